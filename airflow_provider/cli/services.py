@@ -25,7 +25,7 @@ from airflow_provider.cli.arguments import (
 from airflow_provider.cli.output import show, show_grouped, show_one, telling_progress
 
 PolicyName = Literal["KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS"]
-ServiceName = Literal["clustering", "cleaning", "compaction", "archival", "indexing"]
+ServiceName = Literal["clustering", "cleaning", "compaction", "table-compaction", "archival", "indexing"]
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
 Policy = Annotated[
@@ -160,20 +160,38 @@ def compact(
     max_delta_commits: Annotated[
         int | None, typer.Option(help="Commits since the last one; the table's property when left out.")
     ] = None,
+    delta_commits: Annotated[
+        int | None,
+        typer.Option(help="Commits since the last one of the table itself; the table's when left out."),
+    ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compact the metadata table: finish what was begun, then what is due."""
+    """Compact a merge-on-read table, and any table's metadata table: what was begun, then what is due."""
     from airflow_provider.services import compaction
     from airflow_provider.services.compaction_plan import CompactionSettings
+    from airflow_provider.services.table_compaction import (
+        TableCompactionSettings,
+        compact_table,
+        due_table_compactions,
+    )
+    from airflow_provider.table.hudi_options import Topic
 
     table = opened_table(name)
     settings = CompactionSettings.of(table.config, max_delta_commits=max_delta_commits)
+    own = None
+    if table.is_merge_on_read:
+        own = TableCompactionSettings(
+            **effective_options(table).arguments(Topic.COMPACTION, delta_commits=delta_commits)
+        )
     if dry_run:
-        show_one(compaction.due_compactions(table, settings), as_json)
-    else:
-        done = compaction.compact(table, settings, lock=table_lock(table), max_failures=None)
-        show([each.to_dict() for each in done], as_json)
+        of_table = {} if own is None else {"of_table": due_table_compactions(table, own)}
+        show_one({**compaction.due_compactions(table, settings), **of_table}, as_json)
+        return
+    lock = table_lock(table)
+    done = [] if own is None else compact_table(table, own, lock=lock, max_failures=None)
+    done += compaction.compact(table, settings, lock=lock, max_failures=None)
+    show([each.to_dict() for each in done], as_json)
 
 
 def archive(name: TableArgument, dry_run: DryRun = False, as_json: AsJson = False) -> None:

@@ -24,7 +24,7 @@ from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.log import find_rollback
 from airflow_provider.exceptions import DuplicateRecordKeyError
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
-from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
     FileChanges,
@@ -83,7 +83,7 @@ class IndexBuild:
     :param file_groups: how many each index has.
     :param initial: under which instant of the metadata table the base files of each are written.
     :param columns: whose statistics are kept.
-    :param files: every committed base file.
+    :param files: every committed base file and log file.
     :param live: paths of those that a reader sees.
     :param logged_until: completion time of the newest entry of the commit log that the snapshot shows.
     :param schema: the table's, where some of the files may lack it.
@@ -294,9 +294,9 @@ def index_build(
     live = frozenset(each.path for each in view.all_base_files())
     for partition in view.all_partitions():
         for status in storage.list(partition):
-            parsed = parse_base_file_name(status.name)
-            if parsed is not None and view.shows(parsed[2]):
-                files.append(BaseFile(partition, *parsed, status.path, status.size))
+            parsed = parse_data_file_name(status.name)
+            if parsed is not None and view.shows(parsed.instant):
+                files.append(BaseFile(partition, *parsed[:3], status.path, status.size))
     config = HudiTable.at(storage).config
     schema = table_schema(storage, view.timeline, config)
     return IndexBuild(

@@ -23,10 +23,12 @@ from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.ingestion.key_lookup import (
+    Living,
     comes_twice,
     is_there_already,
     keys_in_base_file,
     located,
+    without_the_dead,
 )
 from airflow_provider.ingestion.one_commit import commit_once
 from airflow_provider.locks import LockProvider
@@ -197,12 +199,17 @@ class ArrowRows(IncomingRows):
         return cls(columns, rows, keys, paths.dictionary.to_pylist(), partitions, table.storage)
 
     def find(
-        self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None = None
+        self,
+        base_files: Mapping[str, Sequence[BaseFile]],
+        indexes: UsableIndexes | None = None,
+        living: Living | None = None,
     ) -> Mapping[BaseFile, int]:
         """See :meth:`IncomingRows.find`."""
         by_index = None if indexes is None else self._located(base_files, indexes)
         self.located_by = self._looked_in(indexes) if by_index is None else MetadataPartition.RECORD_INDEX
         self._found = self._looked_up(base_files, indexes) if by_index is None else by_index
+        if living is not None:
+            self._found = without_the_dead(self._found, self.keys, living)
         return {base_file: len(positions) for base_file, positions in self._found}
 
     def check_new(self, indexes: UsableIndexes, replaced: Collection[FileGroupId] = ()) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -23,17 +23,21 @@ _FULL_ENOUGH = 1.1  # of the target size: up to here a file group is filled rath
 
 @dataclass(frozen=True)
 class Target:
-    """One task's work: the next base file of one file group.
+    """One task's work: the next base file of one file group, or a log file.
 
     :param partition_path: partition path relative to the table.
     :param file_id: the file group; for a new one the id of its first file.
     :param base_file: the slice whose rows are kept; None when there is none. Where it is of another
         file group, the new one takes that one's place.
+    :param appends: whether the rows go into a log file beside the base file, which stays.
+    :param log_paths: the log files beside it so far, in the order in which they are merged.
     """
 
     partition_path: str
     file_id: str
     base_file: BaseFile | None = None
+    appends: bool = False
+    log_paths: tuple[str, ...] = ()
 
     @classmethod
     def existing(cls, base_file: BaseFile) -> Target:
@@ -84,9 +88,27 @@ class FileGroupPlan:
         return [target.base_file.file_group for target in self.targets.values() if target.base_file]
 
     @property
+    def appended(self) -> list[FileGroupId]:
+        """Those of them that get a log file."""
+        return [
+            each.base_file.file_group for each in self.targets.values() if each.base_file and each.appends
+        ]
+
+    @property
     def new_in(self) -> list[str]:
         """Partitions that get new file groups."""
         return sorted({target.partition_path for target in self.targets.values() if not target.base_file})
+
+    def append_updates(self, log_paths: Mapping[FileGroupId, tuple[str, ...]]) -> None:
+        """Put what was looked up into log files, but in file groups that take new rows as well.
+
+        :param log_paths: the log files so far, by file group.
+        """
+        written_anew = {number for shares in self.shares.values() for number, _ in shares}
+        for group, number in self.updates.items():
+            if number not in written_anew:
+                found = log_paths.get(group, ())
+                self.targets[number] = replace(self.targets[number], appends=True, log_paths=found)
 
     def add(self, target: Target) -> int:
         """Give a target its number."""
@@ -127,6 +149,7 @@ def plan_without_tagging(
     written: Collection[FileGroupId] = (),
     closed: Collection[FileGroupId] = (),
     unique: bool = False,
+    logs: bool = False,
 ) -> FileGroupPlan:
     """Plan the partitions whose rows need not be looked up; name the others in ``to_tag``.
 
@@ -140,8 +163,10 @@ def plan_without_tagging(
     :param row_bytes: see :func:`bytes_per_row`.
     :param first: number of the first target.
     :param written: file groups that this write has written already: they get no more rows.
-    :param closed: file groups that get no new rows, because another Hudi writer is about to cluster them.
+    :param closed: file groups that get no new rows, because another Hudi writer is about to cluster them, or
+        because they have log files.
     :param unique: whether a key lives in one partition of the table only, because it has a record index.
+    :param logs: whether updates go into log files, so that they are told from new rows.
     """
     plan = FileGroupPlan(first)
     kind, full = job.kind, {*written, *closed}
@@ -158,7 +183,11 @@ def plan_without_tagging(
         elif not live:
             if kind.fills_small_files:  # else it is a delete, and there is nothing to delete
                 add_shares(plan, job, partition, count, [], row_bytes)
-        elif len(_others(live, full)) == len(live) == 1 and _takes_all(job, live[0], count, row_bytes):
+        elif (
+            not logs
+            and len(_others(live, full)) == len(live) == 1
+            and _takes_all(job, live[0], count, row_bytes)
+        ):
             plan.shares[partition] = [(plan.add(Target.existing(live[0])), count)]
         else:
             plan.to_tag[partition] = live
@@ -174,6 +203,7 @@ def plan_tagged(
     *,
     written: Collection[FileGroupId] = (),
     closed: Collection[FileGroupId] = (),
+    logs: bool = False,
 ) -> None:
     """Plan the partitions whose rows had to be looked up.
 
@@ -185,6 +215,7 @@ def plan_tagged(
     :param written: see :func:`plan_without_tagging`. A key that is found in one of them needs no
         target: its row was merged there.
     :param closed: see :func:`plan_without_tagging`.
+    :param logs: see :func:`plan_without_tagging`.
     """
     found = dict.fromkeys(plan.to_tag, 0)
     for base_file in sorted(hits, key=lambda each: each.file_group):
@@ -200,7 +231,8 @@ def plan_tagged(
         if partition not in plan.shares and len(hit) > 1:
             # A key that lives in several file groups counts for each, so there may be new rows all
             # the same. They go along with a file group that is written anyway.
-            numbers = [plan.updates[each.file_group] for each in hit if each.file_group in plan.updates]
+            anyway = () if logs else hit
+            numbers = [plan.updates[each.file_group] for each in anyway if each.file_group in plan.updates]
             plan.shares[partition] = [(numbers[0] if numbers else plan.add(Target.new(partition)), 1)]
 
 

@@ -1,14 +1,15 @@
-"""One task writes the next base file of one file group, wherever it runs."""
+"""One task writes the next base file of one file group, or a log file of it, wherever it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider.concurrency.heartbeats import check_wanted
 from airflow_provider.exceptions import TableServiceError, to_dict
@@ -17,15 +18,19 @@ from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.files import (
     BaseFileReader,
     BaseFileWriter,
+    DeletedRecord,
+    LogFileWriter,
     MarkerType,
     WrittenFile,
+    wrapped_ordering_values,
     write_partition_metadata,
 )
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.reading import FileSlice, SliceReader
 from airflow_provider.table.record_merge import Batch, Merge, latest_versions
-from airflow_provider.table.schema import TableSchema, conform
+from airflow_provider.table.schema import TableSchema, conform, with_meta_columns
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import WriteStat
 
@@ -68,7 +73,7 @@ class Report:
 
     :param target: number of the target.
     :param rows_in: rows that came in.
-    :param write_stats: one a base file written.
+    :param write_stats: one a data file written.
     :param error: an error of ours, from :func:`airflow_provider.exceptions.to_dict`: to run the
         task again would not help, so it is told and not raised.
     """
@@ -120,7 +125,9 @@ class FileGroupTask:
     def _write_all(self, tables: Iterator[pa.Table]) -> None:
         plan, target = self._plan, self._target
         write_partition_metadata(plan.storage, target.partition_path, plan.instant)
-        if plan.looks_up_keys:
+        if target.appends:
+            self._append(self._collect(tables))
+        elif plan.looks_up_keys:
             self._merge(self._collect(tables))
         elif target.base_file is not None:
             self._add_to_file_group(tables)
@@ -162,7 +169,7 @@ class FileGroupTask:
             )  # a column that did not come keeps the older value
         merge = Merge(replace(batch, rows=rows), self._semantics)
         with self._stored() as stored, self._open(self._target.file_id, stored) as writer:
-            for old in stored.row_groups() if stored else ():
+            for old in self._row_groups(stored):
                 kept = merge.surviving(old)
                 if kept.num_rows:
                     writer.write_preserved(kept)
@@ -175,6 +182,59 @@ class FileGroupTask:
                 writer.abort()  # a slice with the same rows would only cost
                 return
             self._finish(writer, inserts=inserts, updates=updates, deletes=merge.deleted)
+
+    def _append(self, batch: Batch) -> None:
+        """Write the versions that came into a log file beside the base file.
+
+        Not where a record comes back that a log file has deleted: then the file slice is written anew. Its
+        key would be in no base file once a compaction that was planned before is done, and nobody would find
+        it there; and the row of before the delete may have a larger ordering value.
+        """
+        if self._brings_back(batch):
+            self._merge(batch)
+            return
+        plan, deletes = self._plan, batch.deletions
+        gone, stays = batch.filter(deletes), batch.filter(~deletes)
+        names = self._semantics.ordering_fields if gone.ordering else ()
+        ordering = wrapped_ordering_values(names, gone.ordering) if len(gone) else None
+        keys, path = gone.keys.to_pylist(), self._target.partition_path
+        if ordering is None:
+            deleted = [DeletedRecord(key, path) for key in keys]
+        else:
+            deleted = [DeletedRecord(key, path, value) for key, value in zip(keys, ordering, strict=True)]
+        log_file = LogFileWriter(
+            plan.storage,
+            path,
+            self._target.file_id,
+            self._write_token,
+            plan.instant,
+            plan.schema.columns,
+            plan.config.name,
+        ).write(stays.rows.drop_columns([ARRIVAL]), stays.keys, deleted)
+        self._stats.append(
+            WriteStat(
+                file_id=self._target.file_id,
+                partition_path=path,
+                path=log_file.path,
+                prev_commit=plan.instant,  # as the JVM's Hudi has it
+                num_writes=log_file.rows,
+                num_update_writes=log_file.rows,
+                num_deletes=log_file.deletes,
+                total_write_bytes=log_file.size,
+                file_size=log_file.size,
+                log_version=1,
+                log_offset=0,
+                base_file="",
+                log_files=(log_file.name,),
+            )
+        )
+
+    def _brings_back(self, batch: Batch) -> bool:
+        reader, file_slice = self._slice_reader(), self._file_slice()
+        if not file_slice.log_paths or batch.deletions.all() or not reader.may_delete(file_slice):
+            return False
+        there = pc.is_in(batch.keys, value_set=reader.keys(file_slice).combine_chunks())
+        return bool((~np.array(there) & ~batch.deletions).any())
 
     # --- rows that are only added -------------------------------------------------------
 
@@ -217,6 +277,23 @@ class FileGroupTask:
             return nullcontext()
         return BaseFileReader(self._plan.storage, base_file.path, self._plan.schema)
 
+    def _row_groups(self, stored: BaseFileReader | None) -> Iterator[pa.Table]:
+        """The rows of the slice that is there, with Hudi's columns."""
+        if self._target.log_paths:
+            columns = with_meta_columns(self._plan.schema.columns).names
+            yield from self._slice_reader().rows(self._file_slice(), columns)
+        elif stored is not None:
+            yield from stored.row_groups()
+
+    def _slice_reader(self) -> SliceReader:
+        plan = self._plan
+        return SliceReader(plan.storage, plan.config, plan.schema, self._semantics, _ALL)
+
+    def _file_slice(self) -> FileSlice:
+        target, base_file = self._target, self._target.base_file
+        instant, path = (base_file.instant, base_file.path) if base_file else ("", None)
+        return FileSlice(target.partition_path, target.file_id, instant, path, target.log_paths)
+
     def _open(self, file_id: str, stored: BaseFileReader | None = None) -> BaseFileWriter:
         plan = self._plan
         return BaseFileWriter(
@@ -228,7 +305,7 @@ class FileGroupTask:
             schema=plan.schema.columns,
             table_name=plan.config.name,
             first_row=self._next_row,
-            preserved_bloom=stored.footer.bloom if stored else None,
+            preserved_bloom=stored.footer.bloom if stored and not self._target.log_paths else None,
             marker=MarkerType.CREATE if stored is None or self._target.replaced else MarkerType.MERGE,
         )
 
@@ -236,6 +313,16 @@ class FileGroupTask:
         written = writer.close()
         self._next_row = writer.next_row
         self._stats.append(_write_stat(self._target, written, inserts, updates, deletes))
+
+
+class _All(Container[str]):
+    """Every instant: the plan names files of completed instants alone."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+_ALL = _All()
 
 
 def _write_stat(target: Target, written: WrittenFile, inserts: int, updates: int, deletes: int) -> WriteStat:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from airflow_provider.ingestion.columns import BatchColumns
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import Report, WritePlan
+from airflow_provider.ingestion.key_lookup import Living
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
 
@@ -29,12 +30,16 @@ class IncomingRows(abc.ABC):
 
     @abc.abstractmethod
     def find(
-        self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None = None
+        self,
+        base_files: Mapping[str, Sequence[BaseFile]],
+        indexes: UsableIndexes | None = None,
+        living: Living | None = None,
     ) -> Mapping[BaseFile, int]:
         """Look up in which base files the rows' keys live; :meth:`send` uses the result.
 
         :param base_files: where to look, by partition path.
         :param indexes: the table's indexes; what they tell is not looked for in the files.
+        :param living: of a merge-on-read table: the keys that live in the file slice of a base file.
         :return: number of rows whose key is in a base file, for those that have any.
         :raises InvalidRecordKeyError: when the table has a record index, and a key in another partition.
         """

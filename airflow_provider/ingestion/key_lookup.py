@@ -7,13 +7,15 @@ most keys that they are not in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import InvalidRecordKeyError
-from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.files import BaseFileReader, BloomFilter
 from airflow_provider.table.metadata_table import RecordLocation, UsableIndexes
 from airflow_provider.table.schema import META_COLUMNS
@@ -58,6 +60,46 @@ def keys_in_base_file(
             found |= np.array(pc.is_in(wanted, value_set=group[_RECORD_KEY].combine_chunks()))
     candidates[candidates] = found
     return candidates
+
+
+Living = Callable[[BaseFile], pa.ChunkedArray | None]
+"""The record keys that live in the file slice of a base file; None where all keys of the base file do."""
+
+Hit = tuple[BaseFile, npt.NDArray[np.int64]]
+"""A base file, and the positions of the keys that are in it."""
+
+
+def without_the_dead(hits: Sequence[Hit], keys: pa.Array, living: Living) -> list[Hit]:
+    """Leave out the base files that a key has left, where it is in several.
+
+    A key that a log file deletes stays in its base file until that is compacted. If it comes back it comes to
+    the same file group. But an insert, which looks nothing up, may have brought it into another one.
+
+    :param hits: where the keys were found.
+    :param keys: record keys, without nulls.
+    :param living: tells who lives in a file slice.
+    :return: the same, each key in the file groups in which it lives, or in one where it lives in none.
+    """
+    counts = np.bincount(np.concatenate([found for _, found in hits]), minlength=len(keys)) if hits else None
+    if counts is None or (counts < 2).all():
+        return list(hits)
+    stays = []
+    lives = np.zeros(len(keys), np.bool_)
+    for base_file, found in hits:
+        known = living(base_file) if (counts[found] > 1).any() else None
+        here = np.ones(len(found), np.bool_)
+        if known is not None:
+            is_known = np.array(pc.is_in(keys.take(pa.array(found)), value_set=known.combine_chunks()))
+            here = (counts[found] < 2) | is_known
+        lives[found[here]] = True
+        stays.append(here)
+    left: list[Hit] = []
+    for (base_file, found), here in zip(hits, stays, strict=True):
+        chosen = found[here | ~lives[found]]
+        lives[chosen] = True  # what lives nowhere goes to the first of its file groups
+        if len(chosen):
+            left.append((base_file, chosen))
+    return left
 
 
 def located(

@@ -6,13 +6,16 @@ from airflow_provider.indexing import Build, build_enabled_indexes, build_in_pro
 from airflow_provider.locks import LockProvider
 from airflow_provider.services.archival import archive_when_due
 from airflow_provider.services.compaction import compact_when_due
+from airflow_provider.services.table_compaction import compact_table_when_due
 from airflow_provider.table.hudi_table import HudiTable
 
 
 def maintain(
     table: HudiTable, sequence: int, *, build: Build = build_in_process, lock: LockProvider | None = None
 ) -> None:
-    """Build the indexes that the table's options enable, compact the metadata table, archive the timeline.
+    """Build the indexes that the table's options enable, compact, archive the timeline.
+
+    What is compacted is the metadata table, and a merge-on-read table with ``hoodie.compact.inline``.
 
     Each of them only when it is due. A failure is logged, and the load stands.
 
@@ -22,5 +25,6 @@ def maintain(
     :param lock: the table lock.
     """
     build_enabled_indexes(table, build=build, lock=lock)
+    compact_table_when_due(table, lock=lock)
     compact_when_due(table, sequence, lock=lock)
     archive_when_due(table, sequence, lock=lock)

@@ -1,4 +1,4 @@
-"""Keeping a table's metadata table small."""
+"""Keeping the log files of a table, and of its metadata table, few."""
 
 from __future__ import annotations
 
@@ -11,31 +11,48 @@ from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.operators._base import TableOperator, count, flag
 from airflow_provider.services.compaction import compact, due_compactions
 from airflow_provider.services.compaction_plan import CompactionSettings
-from airflow_provider.table.hudi_options import Topic
+from airflow_provider.services.table_compaction import (
+    TableCompactionSettings,
+    compact_table,
+    due_table_compactions,
+)
+from airflow_provider.table.hudi_options import EffectiveOptions, Topic
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
 class CompactionOperator(TableOperator):
-    """Compacts a table's metadata table: its log files go into new base files.
+    """Compacts a merge-on-read table, and any table's metadata table: log files go into new base files.
 
     ::
 
         CompactionOperator(task_id="compact", table="lake.flights")
 
-    Finishes what others began, then compacts what is due, deletes file slices that no reader can need any
-    more, and archives the metadata table's own timeline. Loads look at every tenth commit whether a
-    compaction is due, so this is for other numbers than theirs, and for having it done at another time. No
-    Spark is started, and it may run at any time, beside anything.
+    A merge-on-read table is compacted first: plans that nobody carries out, then what is due. The worker of
+    the task reads and writes the files, one file group after the other. It may run beside loads and
+    backfills; see docs/merge-on-read.md.
 
-    The result is ``table``, ``compactions`` (of each ``instant``, ``completion_time``, ``partitions``,
-    ``file_groups``, ``records`` and ``bytes_written``) and ``dry_run``. A dry run tells, instead of
-    ``compactions``, ``pending`` (requested times of those that were begun) and ``due`` (``partitions``,
-    ``file_groups``, ``log_files`` and ``log_bytes`` of another one, or None).
+    Of the metadata table it finishes what others began, then compacts what is due, deletes file slices that
+    no reader can need any more, and archives the metadata table's own timeline. Loads look at every tenth
+    commit whether a compaction is due, so this is for other numbers than theirs, and for having it done at
+    another time. No Spark is started, and it may run at any time, beside anything.
+
+    The result is ``table``, ``table_compactions``, ``compactions`` (of each ``instant``,
+    ``completion_time``, ``partitions``, ``file_groups``, ``records`` and ``bytes_written``) and ``dry_run``.
+    A dry run tells, instead of ``compactions``, ``pending`` (requested times of those that were begun) and
+    ``due`` (``partitions``, ``file_groups``, ``log_files`` and ``log_bytes`` of another one, or None); of the
+    table itself the same under ``of_table``. What is told of the table itself is left out for a copy-on-write
+    table.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
+    :param delta_commits: deltacommits of a merge-on-read table since its last compaction after which another
+        is due; the table's ``hoodie.compact.inline.max.delta.commits``, or 5, when None (templated).
+    :param min_log_files: log files below which a file group of the table is left (templated).
+    :param min_log_bytes: bytes of log files below which a file group of the table is left (templated).
+    :param partitions: patterns of partition paths of the table; all when None (templated).
+    :param max_io_bytes: bytes that a compaction of the table reads and writes, at most (templated).
     :param max_delta_commits: deltacommits of the metadata table, one a commit, since the last compaction
         after which another is due; the table's ``hoodie.metadata.compact.max.delta.commits``, or 10, when
         None (templated).
@@ -48,6 +65,11 @@ class CompactionOperator(TableOperator):
 
     template_fields: Sequence[str] = (
         *TableOperator.template_fields,
+        "delta_commits",
+        "min_log_files",
+        "min_log_bytes",
+        "partitions",
+        "max_io_bytes",
         "max_delta_commits",
         "log_file_size_threshold",
         "only_tell",
@@ -57,6 +79,11 @@ class CompactionOperator(TableOperator):
     def __init__(
         self,
         *,
+        delta_commits: int | str | None = None,
+        min_log_files: int | str | None = None,
+        min_log_bytes: int | str | None = None,
+        partitions: Sequence[str] | str | None = None,
+        max_io_bytes: int | str | None = None,
         max_delta_commits: int | str | None = None,
         log_file_size_threshold: int | str | None = None,
         max_failures: int | None = MAX_FAILURES,
@@ -64,6 +91,11 @@ class CompactionOperator(TableOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.delta_commits = delta_commits
+        self.min_log_files = min_log_files
+        self.min_log_bytes = min_log_bytes
+        self.partitions = partitions
+        self.max_io_bytes = max_io_bytes
         self.max_delta_commits = max_delta_commits
         self.log_file_size_threshold = log_file_size_threshold
         self.max_failures = max_failures
@@ -87,11 +119,27 @@ class CompactionOperator(TableOperator):
             table.config,
             **options.arguments(Topic.INDEX, max_delta_commits=most, log_file_size_threshold=threshold),
         )
+        own = self._own_settings(options) if table.is_merge_on_read else None
+        told: dict[str, Any] = {}
         if only_tell:
-            told = due_compactions(table, settings)
+            told |= due_compactions(table, settings)
+            if own is not None:
+                told["of_table"] = due_table_compactions(table, own)
         else:
             lock = self._lock(table, options)
+            if own is not None:
+                done = compact_table(table, own, lock=lock, max_failures=self.max_failures)
+                told["table_compactions"] = [each.to_dict() for each in done]
             done = compact(table, settings, lock=lock, max_failures=self.max_failures)
-            told = {"compactions": [each.to_dict() for each in done]}
+            told["compactions"] = [each.to_dict() for each in done]
         self.log.info("%s", told)
         return {"table": self.table, **told, "dry_run": only_tell}
+
+    def _own_settings(self, options: EffectiveOptions) -> TableCompactionSettings:
+        """When a compaction of the table itself is due, and of what."""
+        names = ("delta_commits", "min_log_files", "min_log_bytes", "max_io_bytes")
+        given: dict[str, Any] = {name: count(getattr(self, name), name) for name in names}
+        if self.partitions is not None:
+            named = self.partitions
+            given["partitions"] = (named,) if isinstance(named, str) else tuple(named)
+        return TableCompactionSettings(**options.arguments(Topic.COMPACTION, **given))

@@ -22,6 +22,7 @@ from airflow_provider.metastore.catalog import object_name
 from airflow_provider.metastore.model import HUDI, PROVIDER, check_table_given, is_location, split_table_name
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.properties import table_type_of
 from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow, evolved, to_schema, type_name
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class CreateTableOperator(BaseOperator):
-    """Creates an empty copy-on-write Hudi table and registers it in the metastore.
+    """Creates an empty Hudi table and registers it in the metastore.
 
     ::
 
@@ -55,13 +56,14 @@ class CreateTableOperator(BaseOperator):
         the later write when None (templated).
     :param location: absolute path or URL; the database's location and the table's name when
         None (templated).
-    :param if_not_exists: take a table that is there already, when it has the same columns,
+    :param if_not_exists: take a table that is there already, when it has the same type, columns,
         record key, partitions and ordering field, and the given options; what is missing in the
         metastore is added.
     :param hive_style: whether partition folders are named ``column=value``.
     :param hudi_options: what holds for everybody who works on the table, by Hudi's own names, such as
         ``{"hoodie.clean.commits.retained": 20}``; kept in the table's properties, where operators find
         them; see docs/configuration.md (templated).
+    :param table_type: ``copy_on_write`` or ``merge_on_read``, see docs/merge-on-read.md (templated).
     :param comment: for people who look at the metastore (templated).
     :param metastore_conn_id: connection of type ``table_metastore`` (templated).
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
@@ -75,6 +77,7 @@ class CreateTableOperator(BaseOperator):
         "ordering_field",
         "location",
         "hudi_options",
+        "table_type",
         "comment",
         "metastore_conn_id",
         "storage_conn_id",
@@ -93,6 +96,7 @@ class CreateTableOperator(BaseOperator):
         if_not_exists: bool = False,
         hive_style: bool = True,
         hudi_options: Mapping[str, Any] | None = None,
+        table_type: str = "copy_on_write",
         comment: str | None = None,
         metastore_conn_id: str = MetastoreHook.default_conn_name,
         storage_conn_id: str | None = None,
@@ -108,6 +112,7 @@ class CreateTableOperator(BaseOperator):
         self.if_not_exists = if_not_exists
         self.hive_style = hive_style
         self.hudi_options = hudi_options
+        self.table_type = table_type
         self.comment = comment
         self.metastore_conn_id = metastore_conn_id
         self.storage_conn_id = storage_conn_id
@@ -186,6 +191,7 @@ class CreateTableOperator(BaseOperator):
                 ordering_field=self.ordering_field,
                 database=database,
                 hive_style=self.hive_style,
+                table_type=self.table_type,
                 storage_options=options,
                 hudi_options=self.hudi_options,
             )
@@ -205,6 +211,7 @@ class CreateTableOperator(BaseOperator):
         options = HudiOptions.parse(self.hudi_options).to_properties()
         found_options = table.hudi_options.to_properties()
         wanted_and_found = {
+            "type": ((table_type_of(self.table_type),), (config.table_type,)),
             "record key": (_listed(self.record_key), config.record_key_fields),
             "partition columns": (_listed(self.partition_by), config.partition_fields),
             "ordering field": (ordering, config.ordering_fields),

@@ -49,8 +49,7 @@ from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, T
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.orphans import DeadInstant, FilesLeft, dead_on_timeline
-from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.files import delete_markers_upto
+from airflow_provider.table.files import delete_markers_upto, parse_data_file_name
 from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import CLOCK_PREFIX, Storage
@@ -393,7 +392,7 @@ def _dead_bounds(
 def _files_of(storage: Storage, instants: Iterable[str]) -> Iterator[str]:
     wanted = set(instants)
     for status in storage.list("", recursive=True):
-        parsed = parse_base_file_name(status.name)
+        parsed = parse_data_file_name(status.name)
         if parsed is not None and parsed[2] in wanted and not status.path.startswith(".hoodie/"):
             yield status.path
 

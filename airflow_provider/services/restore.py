@@ -37,7 +37,7 @@ from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.orphans import there_and_gone
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView, effect_of, missing_file
-from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import FileChanges
 from airflow_provider.table.storage import FileStatus, Storage
@@ -202,7 +202,7 @@ def _plan(storage: Storage, timeline: Timeline, archived: str, to: str) -> Resto
     files: dict[str, list[FileStatus]] = {commit.requested_time: [] for commit in undone}
     # With those that the index `files` lists and that a clean has deleted: it lists them no more after this.
     for status in chain(*there_and_gone(storage)) if undone else ():
-        parsed = parse_base_file_name(status.name)
+        parsed = parse_data_file_name(status.name)
         if parsed and parsed[2] in files:
             files[parsed[2]].append(status)
     return RestorePlan(back_to, undone, {instant: tuple(found) for instant, found in files.items()})

@@ -214,7 +214,10 @@ def _content(
     partitions = {
         partition: {
             "partitionPath": partition,
-            "savepointDataFile": [file.path.rpartition("/")[2] for file in view.base_files(partition)],
+            "savepointDataFile": [
+                file.path.rpartition("/")[2]
+                for file in (*view.base_files(partition), *view.log_files(partition))
+            ],
         }
         for partition in view.partitions()
     }
@@ -241,7 +244,8 @@ def _others_view(storage: Storage, archived: str, moment: str) -> FileSystemView
 
 
 def _paths(view: FileSystemView) -> set[str]:
-    return {base_file.path for base_file in view.all_base_files()}
+    logs = (log for partition in view.partitions() for log in view.log_files(partition))
+    return {file.path for file in (*view.all_base_files(), *logs)}
 
 
 def _savepoint(timeline: Timeline, instant: Instant) -> Savepoint:

@@ -29,23 +29,28 @@ from airflow_provider.table.file_groups import (
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.metadata_table import (
+    MetadataPartition,
     UsableIndexes,
     unsupported_indexes,
     unsupported_indexes_error,
 )
 from airflow_provider.table.nesting import check_not_nested
 from airflow_provider.table.properties import (
+    COPY_ON_WRITE,
     LOCAL,
+    MERGE_ON_READ,
     PROPERTIES_PATH,
     TIMELINE_ZONE,
     TableConfig,
     dump_properties,
     parse_properties,
+    table_type_of,
 )
 from airflow_provider.table.schema import META_COLUMNS, TableSchema, arrow_to_avro
 from airflow_provider.table.skipping import Selection, Where, select_files
 from airflow_provider.table.storage import DEFAULT_DURABILITY, DURABILITY, Durability, Storage, told_of_access
 from airflow_provider.table.timeline import (
+    Action,
     CommitMetadata,
     Instant,
     Timeline,
@@ -128,10 +133,11 @@ class HudiTable:
         ordering_field: str | None = None,
         database: str = "",
         hive_style: bool = True,
+        table_type: str = COPY_ON_WRITE,
         storage_options: Mapping[str, Any] | None = None,
         hudi_options: Mapping[str, Any] | None = None,
     ) -> HudiTable:
-        """Create an empty copy-on-write table, version 9, timeline layout 2, UTC.
+        """Create an empty table, version 9, timeline layout 2, UTC.
 
         A table cannot be created inside another table's folder, nor around one. The method checks each parent
         folder, which costs one request each, and, if the location is not empty, all folders below it. Two
@@ -146,23 +152,34 @@ class HudiTable:
             larger value wins; the later write wins when None.
         :param database: database name, part of the table's checksum.
         :param hive_style: whether partition folders are named ``column=value``.
+        :param table_type: ``copy_on_write``: an upsert writes the base files again that it changes; or
+            ``merge_on_read``: it appends log files to them, which readers merge, and compactions write into
+            new base files.
         :param storage_options: keyword arguments of the fsspec file system.
         :param hudi_options: options for every writer and service of the table, by Hudi's names; see
             :meth:`HudiOptions.parse`. They are stored in its ``hoodie.properties``.
         :raises MissingColumnError: when a named column is not in the schema.
-        :raises InvalidInputError: when the schema or the record key is empty, a column is
-            named like one of Hudi's meta columns, or an option is unknown, of the wrong type, or
+        :raises InvalidInputError: when the schema or the record key is empty, the type is unknown, a column
+            is named like one of Hudi's meta columns, or an option is unknown, of the wrong type, or
             contradicts another; or when the location is inside another table's folder, or holds one.
         :raises TableExistsError: when there is a table already.
         """
         _check_columns(schema, record_key, partition_by, ordering_field)
+        kind = table_type_of(table_type)
         options = HudiOptions.parse(hudi_options)
         options.check(with_defaults=True)
         options.check_columns(schema.names)
+        if kind == MERGE_ON_READ and MetadataPartition.RECORD_INDEX in options.index.partitions:
+            raise InvalidInputError(
+                f"{MetadataPartition.RECORD_INDEX} is not kept here for a {kind} table: leave its option "
+                "out, or make the table copy_on_write",
+                table_type=kind,
+            )
         storage = Storage(location, storage_options)
         config = TableConfig(
             name=name,
             database=database,
+            table_type=kind,
             record_key_fields=tuple(record_key),
             partition_fields=tuple(partition_by),
             ordering_fields=(ordering_field,) if ordering_field else (),
@@ -213,6 +230,23 @@ class HudiTable:
     def is_merge_on_read(self) -> bool:
         """Whether some of the rows may be in log files."""
         return self.config.table_type != "COPY_ON_WRITE"
+
+    @property
+    def write_action(self) -> Action:
+        """The action of a write on the timeline that takes no file group out."""
+        return Action.DELTA_COMMIT if self.is_merge_on_read else Action.COMMIT
+
+    def check_copy_on_write(self, what: str) -> None:
+        """Refuse a merge-on-read table.
+
+        :param what: what is not done to one here, as the beginning of a sentence.
+        :raises UnsupportedTableError: when the table is one.
+        """
+        if self.is_merge_on_read:
+            raise UnsupportedTableError(
+                f"table {self.location} is {self.config.table_type}: {what} of such a table is not done here",
+                location=self.location,
+            )
 
     def check_mergeable(self) -> None:
         """Make sure that the base files alone hold the table's rows.
@@ -373,20 +407,26 @@ class HudiTable:
         """Make sure that this package can write to the table.
 
         :param keeps_indexes: whether the write has to update all of the table's indexes.
-        :raises UnsupportedTableError: when this package does not write the table's version, layout or type,
-            or the layout of its files (:func:`~airflow_provider.table.writable.check_layout`), or does not
+        :raises UnsupportedTableError: when this package does not write the table's version or layout, or the
+            layout of its files (:func:`~airflow_provider.table.writable.check_layout`), or does not
             keep one of its indexes up to date.
         """
         config = self.config
         found = (config.table_type, config.version, config.layout)
-        if found != ("COPY_ON_WRITE", 9, 2):
+        if found[1:] != (9, 2):
             raise UnsupportedTableError(
                 f"table {self.location} is {found[0]} of version {found[1]}, timeline layout {found[2]}; "
-                "only COPY_ON_WRITE of version 9, layout 2 can be written",
+                "only version 9, layout 2 can be written",
                 location=self.location,
             )
         check_layout(config)
         named = {*config.metadata_partitions, *config.inflight_metadata_partitions}
+        if keeps_indexes and self.is_merge_on_read and MetadataPartition.RECORD_INDEX in named:
+            raise UnsupportedTableError(
+                f"table {self.location} is {config.table_type} and has {MetadataPartition.RECORD_INDEX}, "
+                "which is not kept here for such a table; drop it, or write with the Hudi that built it",
+                location=self.location,
+            )
         if keeps_indexes and (foreign := unsupported_indexes(self.storage, named)):
             raise unsupported_indexes_error(self.location, foreign)
 

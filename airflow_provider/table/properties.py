@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
+from airflow_provider.exceptions import CorruptTableError, InvalidInputError, UnsupportedTableError
 
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
 """Path of a table's properties, relative to the table."""
@@ -42,7 +42,8 @@ _INFLIGHT_METADATA_PARTITIONS = "hoodie.table.metadata.partitions.inflight"
 _KEY_GENERATORS = {"SIMPLE", "COMPLEX", "NON_PARTITION"}
 _LAYOUTS = {6: 1, 8: 2, 9: 2}
 """Timeline layout of each table version that can be read."""
-_TABLE_TYPES = ("COPY_ON_WRITE", "MERGE_ON_READ")
+COPY_ON_WRITE, MERGE_ON_READ = "COPY_ON_WRITE", "MERGE_ON_READ"
+_TABLE_TYPES = (COPY_ON_WRITE, MERGE_ON_READ)
 
 # Properties that a table must not switch on (or off), by their names in HoodieTableConfig.
 _REQUIRED_SETTINGS = {
@@ -72,6 +73,18 @@ def dump_properties(props: Mapping[str, str]) -> str:
     :return: text that :func:`parse_properties` and Java read back unchanged.
     """
     return "".join(f"{_escape(key, key=True)}={_escape(props[key], key=False)}\n" for key in sorted(props))
+
+
+def table_type_of(name: str) -> str:
+    """A table type by the name that a DAG author gives.
+
+    :param name: ``copy_on_write`` or ``merge_on_read``, in either case.
+    :raises InvalidInputError: when there is no such type.
+    """
+    if not isinstance(name, str) or name.upper() not in _TABLE_TYPES:
+        known = " or ".join(kind.lower() for kind in _TABLE_TYPES)
+        raise InvalidInputError(f"table_type must be {known}, not {name!r}", table_type=name)
+    return name.upper()
 
 
 def table_checksum(database: str, name: str) -> int:

@@ -58,17 +58,17 @@ def test_operations_one_after_the_other(lake: Lake, seed: int) -> None:
     model = Model(key, partitioned, ordered)
     for step in range(10):
         operation = "bulk_insert" if step == 0 else rng.choice(OPERATIONS)
-        batch = _batch(rng, model, operation, step)
+        batch = batch_of(rng, model, operation, step)
         if batch:
-            model.apply(operation, _in_effect(batch, model, operation))
+            model.apply(operation, in_effect(batch, model, operation))
             # Tiny files, so that partitions soon have several file groups.
             small = {"target_file_size": 12 * KIB, "small_file_limit": rng.choice([0, 8 * KIB])}
             table.ingest(operation, batch, **small)
-            _compare(table, model, f"seed {seed}, step {step}: {operation}")
+            compare(table, model, f"seed {seed}, step {step}: {operation}")
     table.check()
 
 
-def _batch(rng: random.Random, model: Model, operation: str, step: int) -> list[dict[str, Any]]:
+def batch_of(rng: random.Random, model: Model, operation: str, step: int) -> list[dict[str, Any]]:
     count = rng.choice([1, 20, 400])
     batch = [
         {
@@ -87,7 +87,7 @@ def _batch(rng: random.Random, model: Model, operation: str, step: int) -> list[
     return list({model.key_of(row): row for row in batch if model.key_of(row) not in known}.values())
 
 
-def _in_effect(batch: list[dict[str, Any]], model: Model, operation: str) -> list[dict[str, Any]]:
+def in_effect(batch: list[dict[str, Any]], model: Model, operation: str) -> list[dict[str, Any]]:
     # Of a batch only the latest version of a record counts, whatever is in the table.
     latest: dict[Key, dict[str, Any]] = {}
     for row in batch:
@@ -97,6 +97,6 @@ def _in_effect(batch: list[dict[str, Any]], model: Model, operation: str) -> lis
     return list(latest.values())
 
 
-def _compare(table: LakeTable, model: Model, when: str) -> None:
+def compare(table: LakeTable, model: Model, when: str) -> None:
     rows = table.rows()
     assert rows == sorted(model.rows.values(), key=lambda row: repr({n: row[n] for n in SCHEMA.names})), when

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import BaseFile
+from airflow_provider.table.files.data_file_name import parse_data_file_name
 
 from .jvm import Session
 
@@ -29,7 +30,7 @@ def check_metadata_table(hudi: Session, table: HudiTable) -> None:
     records: dict[int, Records] = defaultdict(list)
     for record in hudi.read(f"{table.location}/.hoodie/metadata"):
         records[record["type"]].append(record)
-    live = table.base_files()
+    live = table.view().all_base_files()
     assert records[FILES], "there is no metadata table"
     pending = {instant.requested_time for instant in table.timeline().pending()}
     wrong = [*_wrong_files(Path(table.location), records[FILES], pending)]
@@ -48,8 +49,8 @@ def _wrong_files(location: Path, records: Records, pending: Collection[str]) -> 
     """It lists no file of a pending write, such as one that the JVM has lost and not rolled back yet."""
     for record in records:
         partition = record["key"]
-        files = (location / partition).glob("*.parquet")
-        there = {file.name for file in files if file.stem.rpartition("_")[2] not in pending}
+        files = ((each.name, parse_data_file_name(each.name)) for each in (location / partition).glob("*"))
+        there = {name for name, parsed in files if parsed and parsed.instant not in pending}
         if partition == "__all_partitions__":
             there = {str(file.parent.relative_to(location)) for file in location.rglob("[!.]*.parquet")}
             there = {each for each in there if not each.startswith(".hoodie")}

@@ -20,6 +20,8 @@ REBASED_ONTO = "rebased_onto"
 
 _MOST_TOLD = 20
 
+_TAKE_NOTHING_OUT = frozenset({Action.COMMIT, Action.DELTA_COMMIT})
+
 
 @dataclass(frozen=True)
 class CommitResult:
@@ -94,6 +96,12 @@ class CommitContent:
     def written(self) -> frozenset[FileGroupId]:
         """File groups that get a slice."""
         return frozenset(_group(stat) for stat in self.write_stats)
+
+    @property
+    def appended(self) -> frozenset[FileGroupId]:
+        """File groups that get log files alone."""
+        with_base = frozenset(_group(stat) for stat in self.write_stats if stat.log_files is None)
+        return self.written - with_base
 
     @property
     def taken_out(self) -> frozenset[FileGroupId]:
@@ -194,7 +202,7 @@ class CommitContent:
     def completed_action(self, pending: Action) -> Action:
         """The action under which it completes: only a replacecommit can take file groups out."""
         completed = pending.when_completed
-        return Action.REPLACE_COMMIT if self.replaced and completed is Action.COMMIT else completed
+        return Action.REPLACE_COMMIT if self.replaced and completed in _TAKE_NOTHING_OUT else completed
 
     def encoded(self, operation: str, pending: Action) -> bytes:
         """The content of the completed instant."""
@@ -207,7 +215,7 @@ class CommitContent:
     def renamed_action(self, pending: Action) -> Action | None:
         """The action under which it completes, where that is not the one under which it is pending."""
         action = self.completed_action(pending)
-        return action if pending is Action.COMMIT and action is not pending else None
+        return action if pending in _TAKE_NOTHING_OUT and action is not pending else None
 
     def entry(self, instant: str, pending: Action, info: HeartbeatInfo, *, seen: str = "") -> Commit:
         """The log entry that commits it."""
@@ -218,6 +226,7 @@ class CommitContent:
             priority=info.priority,
             written=self.written,
             replaced=self.taken_out,
+            appended=self.appended,
             inserted_in=self.inserted_in,
             metadata_path=staged_metadata_path(instant),
             pending_action=pending if self.renamed_action(pending) else None,

@@ -45,8 +45,7 @@ from airflow_provider.concurrency.log import (
 )
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.file_groups import FileSystemView
-from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.files import delete_markers
+from airflow_provider.table.files import delete_markers, parse_data_file_name
 from airflow_provider.table.metadata_table import METADATA_FOLDER
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
@@ -223,7 +222,7 @@ def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[
         f"{partition}/{name}".lstrip("/")
         for partition in sorted(partitions)
         for name in storage.names(partition)
-        if instant in name and (parsed := parse_base_file_name(name)) and parsed[2] == instant
+        if instant in name and (parsed := parse_data_file_name(name)) and parsed.instant == instant
     ]
 
 

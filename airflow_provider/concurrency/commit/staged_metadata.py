@@ -47,14 +47,19 @@ class StagedWrite:
         self._planned: tuple[WriteStat, ...] = ()
         self._indexed = StagedChange(storage, instant)
 
-    def plan(self, file_groups: Iterable[FileGroupId], partitions: Iterable[str]) -> None:
-        """Put the plan; see :meth:`Writer.plan`.
+    def plan(
+        self,
+        file_groups: Iterable[FileGroupId],
+        partitions: Iterable[str],
+        appended: Iterable[FileGroupId] = (),
+    ) -> None:
+        """Put the plan; see :meth:`Writer.plan`. Log files are named in it by an empty list.
 
         :raises InvalidInputError: when there is one already.
         """
         groups = frozenset(file_groups)
         new_in = sorted(set(partitions) - {group.partition_path for group in groups})
-        planned = [*_stats_of(groups), *(WriteStat("", partition, path="") for partition in new_in)]
+        planned = [*_stats_of(groups, appended), *(WriteStat("", partition, path="") for partition in new_in)]
         content = self._plan_of(planned)
         if not self._storage.put_if_absent(self._plan_path, content) and not self._is_put_already(content):
             raise InvalidInputError(f"instant {self._instant} is planned already", instant=self._instant)
@@ -69,7 +74,7 @@ class StagedWrite:
         """Name further file groups in the plan."""
         known = {FileGroupId(stat.partition_path, stat.file_id) for stat in self._planned}
         if more := set(file_groups) - known:
-            self._planned = (*self._planned, *_stats_of(more))
+            self._planned = (*self._planned, *_stats_of(more, ()))
             self._storage.put(self._plan_path, self._plan_of(self._planned))
 
     def stage(self, content: CommitContent) -> None:
@@ -155,5 +160,9 @@ class StagedWrite:
         return encode_commit_metadata(metadata, Action.COMMIT)
 
 
-def _stats_of(file_groups: Iterable[FileGroupId]) -> list[WriteStat]:
-    return [WriteStat(file_id, partition, path="") for partition, file_id in sorted(file_groups)]
+def _stats_of(file_groups: Iterable[FileGroupId], appended: Iterable[FileGroupId]) -> list[WriteStat]:
+    logs = frozenset(appended)
+    return [
+        WriteStat(group.file_id, group.partition_path, path="", log_files=() if group in logs else None)
+        for group in sorted(file_groups)
+    ]

@@ -8,6 +8,7 @@ from airflow_provider.concurrency.conflicts.foreign_writers import (
     as_entry,
     changes_something,
     clustered,
+    compacted,
     is_lost,
     planned_clusterings,
     unfinished_error,
@@ -32,6 +33,7 @@ from airflow_provider.concurrency.conflicts.pending_writes import (
 )
 from airflow_provider.concurrency.conflicts.rules import (
     CLEANING,
+    COMPACT,
     PRIORITIES,
     RESTORE,
     Conflict,
@@ -53,6 +55,7 @@ from airflow_provider.concurrency.conflicts.yielding import wait_for_higher_prio
 
 __all__ = [
     "CLEANING",
+    "COMPACT",
     "LOSSES_BEFORE_A_TURN",
     "OWNER",
     "PRIORITIES",
@@ -69,6 +72,7 @@ __all__ = [
     "changes_something",
     "check_no_open_transaction",
     "clustered",
+    "compacted",
     "conflicts_with",
     "instants_of_open_transactions",
     "is_lost",

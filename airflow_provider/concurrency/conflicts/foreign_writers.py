@@ -6,7 +6,14 @@ entry at its completion time; a rollback or a restore of theirs is final.
 
 from __future__ import annotations
 
-from airflow_provider.concurrency.conflicts.rules import PRIORITIES, WriteDescription, overwritten_by
+from collections.abc import Sequence
+
+from airflow_provider.concurrency.conflicts.rules import (
+    PRIORITIES,
+    WriteDescription,
+    overwritten_by,
+    shared_by,
+)
 from airflow_provider.concurrency.heartbeats import heartbeat_path
 from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Plan, Restore, Rollback, fate_of
 from airflow_provider.exceptions import WriteConflictError
@@ -20,6 +27,7 @@ from airflow_provider.table.timeline import (
     Instant,
     State,
     Timeline,
+    WriteStat,
     decode,
     decode_commit_metadata,
     find_undoing,
@@ -52,6 +60,9 @@ def _has_read(timeline: Timeline, instant: Instant, commit: Commit) -> bool:
     if instant.action not in (*WRITE_ACTIONS, Action.CLUSTERING):
         return False
     plan = timeline.plan(instant) or {}
+    compacted = (name for each in plan.get("operations") or () for name in each["deltaFilePaths"] or ())
+    if any(commit.instant in name for name in compacted):
+        return True
     groups = (plan.get("clusteringPlan") or {}).get("inputGroups") or ()
     if any(commit.instant in (each["dataFilePath"] or "") for group in groups for each in group["slices"]):
         return True
@@ -72,7 +83,7 @@ def _overtakes(storage: Storage, commit: Commit, instant: Instant) -> bool:
     if isinstance(other, Restore):
         return True
     return bool(
-        commit.touched & other.touched
+        shared_by(WriteDescription.of_entry(commit), WriteDescription.of_entry(other))
         # Perhaps the same new keys: a load that is run again costs less than to look.
         or commit.inserted_in & other.adds_records_in
         or overwritten_by(WriteDescription.of_entry(commit), WriteDescription.of_entry(other))
@@ -118,6 +129,17 @@ def clustered(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
     groups = ((plan or {}).get("clusteringPlan") or {}).get("inputGroups") or ()
     slices = (each for group in groups for each in group.get("slices") or ())
     return frozenset(FileGroupId(each.get("partitionPath") or "", each["fileId"]) for each in slices)
+
+
+def compacted(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
+    """The file groups that a compaction plan names; none where the instant is no compaction, or gone.
+
+    :param timeline: the active timeline.
+    :param instant: pending.
+    """
+    plan = timeline.plan(instant) if instant.action is Action.COMPACTION else None
+    operations = (plan or {}).get("operations") or ()
+    return frozenset(FileGroupId(each["partitionPath"] or "", each["fileId"]) for each in operations)
 
 
 def unfinished_write(storage: Storage, timeline: Timeline) -> Instant | None:
@@ -207,9 +229,17 @@ def as_entry(storage: Storage, instant: Instant) -> LogEntry:
         priority=PRIORITIES["table_service" if operation in REWRITES else "ingestion"],
         written=frozenset(FileGroupId(s.partition_path, s.file_id) for s in metadata.write_stats),
         replaced=frozenset(FileGroupId(*group) for group in replaced),
+        appended=_appended_in(metadata.write_stats),
         inserted_in=frozenset(s.partition_path for s in metadata.write_stats if s.num_inserts),
         owner=OWNER,
     )
+
+
+def _appended_in(write_stats: Sequence[WriteStat]) -> frozenset[FileGroupId]:
+    """The file groups that got log files alone."""
+    groups = {each: FileGroupId(each.partition_path, each.file_id) for each in write_stats}
+    with_base = {group for stat, group in groups.items() if stat.log_files is None}
+    return frozenset(groups.values()) - with_base
 
 
 OWNER = "another Hudi writer"

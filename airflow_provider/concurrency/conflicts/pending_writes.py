@@ -103,7 +103,7 @@ def writers_above(storage: Storage, priority: int) -> list[WriteDescription]:
     for instant, heartbeat in sorted(observe_above(storage, priority).items()):
         info = heartbeat.info
         if heartbeat.alive:
-            planned = inflight_file_groups(storage, instant, action_of(info))
+            planned, appended = _inflight_groups(storage, instant, action_of(info))
             found.append(
                 WriteDescription(
                     instant=instant,
@@ -111,6 +111,7 @@ def writers_above(storage: Storage, priority: int) -> list[WriteDescription]:
                     priority=info.priority,
                     state=State.REQUESTED if planned is None else State.INFLIGHT,
                     file_groups=planned or frozenset(),
+                    appended=appended,
                     alive=True,
                     owner=info.owner,
                 )
@@ -123,12 +124,21 @@ def inflight_file_groups(storage: Storage, instant: str, action: Action) -> froz
 
     :return: None when it is not inflight yet, or has ended.
     """
+    return _inflight_groups(storage, instant, action)[0]
+
+
+def _inflight_groups(
+    storage: Storage, instant: str, action: Action
+) -> tuple[frozenset[FileGroupId] | None, frozenset[FileGroupId]]:
+    """The same, and those of them that get log files alone."""
     try:
         content = storage.read(instant_path(Instant(instant, action, State.INFLIGHT)))
     except FileNotFoundError:
-        return None
+        return None, frozenset()
     stats = decode_commit_metadata(content).write_stats if content else ()
-    return frozenset(FileGroupId(stat.partition_path, stat.file_id) for stat in stats if stat.file_id)
+    groups = {FileGroupId(stat.partition_path, stat.file_id): stat for stat in stats if stat.file_id}
+    appended = (group for group, stat in groups.items() if stat.log_files is not None)
+    return frozenset(groups), frozenset(appended)
 
 
 def others_writing(storage: Storage) -> dict[str, frozenset[FileGroupId] | None]:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
-from airflow_provider.concurrency.log import LogEntry, Revert, Rollback
+from airflow_provider.concurrency.log import Commit, LogEntry, Revert, Rollback
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.timeline import REWRITES, State
@@ -28,6 +28,9 @@ OVERWRITING = {"INSERT_OVERWRITE": False, "INSERT_OVERWRITE_TABLE": True}
 
 INDEXING = frozenset({"INDEX"})
 """Operations that plan an index, or complete it."""
+
+COMPACT = "COMPACT"
+"""The operation that writes what log files say into new base files of their file groups."""
 
 RESTORE = "RESTORE"
 """The operation that takes a table back to an earlier commit."""
@@ -128,6 +131,7 @@ class WriteDescription:
     :param state: how far it got.
     :param file_groups: those that it writes, takes out or cleans; of a requested write nobody
         knows any yet, of a plan they are known.
+    :param appended: those of them that it writes log files alone into.
     :param alive: whether its heartbeat is in time; None when it has none: it is scheduled and
         nobody carries it out, or its writer keeps none.
     :param rolls_back: requested time of the instant that it makes dead.
@@ -140,6 +144,7 @@ class WriteDescription:
     priority: int
     state: State
     file_groups: frozenset[FileGroupId] = frozenset()
+    appended: frozenset[FileGroupId] = frozenset()
     alive: bool | None = None
     rolls_back: str | None = None
     completion_time: str | None = None
@@ -162,6 +167,7 @@ class WriteDescription:
             priority=entry.priority,
             state=State.COMPLETED,
             file_groups=entry.touched,
+            appended=entry.appended if isinstance(entry, Commit) else frozenset(),
             rolls_back=entry.rolls_back if isinstance(entry, Rollback | Revert) else None,
             completion_time=entry.completion_time,
             owner=entry.owner,
@@ -244,11 +250,8 @@ def conflicts_with(
     for other in others:
         answer = resolve_conflict(committing, other, policy)
         if answer is not Outcome.PROCEED:
-            shared, overwritten = (
-                committing.file_groups & other.file_groups,
-                overwritten_by(committing, other),
-            )
-            found.append(Conflict(other, shared, answer, overwritten=tuple(sorted(overwritten))))
+            overwritten = tuple(sorted(overwritten_by(committing, other)))
+            found.append(Conflict(other, shared_by(committing, other), answer, overwritten=overwritten))
     return found
 
 
@@ -272,9 +275,26 @@ def _nothing_shared(
 ) -> Outcome | None:
     """Writes of different file groups never meet, unless one overwrites what the other wrote since its base.
     An index build touches none."""
-    if committing.file_groups & other.file_groups or overwritten_by(committing, other):
+    if shared_by(committing, other) or overwritten_by(committing, other):
         return None
     return Outcome.PROCEED
+
+
+def shared_by(committing: WriteDescription, other: WriteDescription) -> frozenset[FileGroupId]:
+    """The file groups in which two writes meet.
+
+    A compaction reads the log files of instants that had completed when it was planned. What completes later
+    belongs to the next file slice, so who appends log files is never in its way, nor it in theirs.
+
+    :param committing: the write that is about to commit.
+    :param other: another one.
+    """
+    shared = committing.file_groups & other.file_groups
+    if committing.operation == COMPACT:
+        shared -= other.appended
+    if other.operation == COMPACT:
+        shared -= committing.appended
+    return shared
 
 
 def overwritten_by(committing: WriteDescription, other: WriteDescription) -> set[str]:

@@ -12,7 +12,7 @@ Where another Hudi writer has committed without logging, the next of ours makes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -20,8 +20,7 @@ from typing import Any
 from airflow_provider.concurrency.indexes.state import check_made, table_indexes
 from airflow_provider.concurrency.log import CommitLog, IndexState, LogEntry
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
-from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.files import LogFileName
+from airflow_provider.table.files import LogFileName, parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
     METADATA_FOLDER,
@@ -297,6 +296,9 @@ def change_of_write(
         after = _base_file(stat.path, stat.file_size)
         if after is None:
             continue
+        if after.is_log:  # which adds no key to its file group
+            added.append(after)
+            continue
         before = None
         if stat.prev_base_file and operation not in REWRITES:
             before = _base_file(f"{stat.partition_path}/{stat.prev_base_file}".lstrip("/"))
@@ -364,11 +366,20 @@ def change_of_metadata(
         return FileSystemView(storage, timeline.showing(lambda i: (i.completion_time or "") < moment))
 
     # Without what was cleaned since; of a slice whose predecessor was, the keys that left cannot be told.
-    there = [stat for stat in said.write_stats if storage.stat(stat.path) is not None]
+    there = [stat for each in said.write_stats for stat in _files_of(storage, each)]
     known = [
         stat if _has_predecessor(storage, stat) else replace(stat, prev_base_file=None) for stat in there
     ]
     return change_of_write(known, replaced, said.operation_type.upper(), instant, view)
+
+
+def _files_of(storage: Storage, stat: WriteStat) -> Iterator[WriteStat]:
+    """One statistic a file that is there: another Hudi writer may have appended several log files."""
+    folder = stat.path.rpartition("/")[0]
+    named = [f"{folder}/{name}".lstrip("/") for name in stat.log_files or ()]
+    for path in named or [stat.path]:
+        if (status := storage.stat(path)) is not None:
+            yield replace(stat, path=path, file_size=status.size) if named else stat
 
 
 def _has_predecessor(storage: Storage, stat: WriteStat) -> bool:
@@ -387,5 +398,5 @@ def _deleted(record: Mapping[str, Any]) -> Iterable[str]:
 
 def _base_file(path: str, size: int = 0) -> BaseFile | None:
     partition, _, name = path.rpartition("/")
-    parsed = parse_base_file_name(name)
-    return BaseFile(partition, *parsed, path, size) if parsed else None
+    parsed = parse_data_file_name(name)
+    return BaseFile(partition, *parsed[:3], path, size) if parsed else None

@@ -140,6 +140,8 @@ class Commit(LogEntry):
 
     :param written: file groups that got a new slice.
     :param replaced: file groups that were taken out.
+    :param appended: those of the written file groups that got log files alone. They go with whatever base
+        file their file group has when the instant completes.
     :param inserted_in: partition paths in which records were written that had not been there.
     :param metadata_path: the staged content of the completed instant, relative to the table.
     :param pending_action: the action under which the instant was pending, where that is another
@@ -156,6 +158,7 @@ class Commit(LogEntry):
 
     written: frozenset[FileGroupId] = _NOTHING
     replaced: frozenset[FileGroupId] = _NOTHING
+    appended: frozenset[FileGroupId] = _NOTHING
     inserted_in: frozenset[str] = _NOTHING
     metadata_path: str | None = None
     pending_action: Action | None = None
@@ -366,6 +369,7 @@ def _file_groups(value: Iterable[Iterable[str]]) -> frozenset[FileGroupId]:
 _READ: Mapping[str, Callable[[Any], Any]] = {
     "written": _file_groups,
     "replaced": _file_groups,
+    "appended": _file_groups,
     "file_groups": _file_groups,
     "inserted_in": frozenset,
     "undoes": frozenset,

@@ -17,6 +17,7 @@ from airflow_provider.concurrency.commit import Moment, commit, log_unlogged_com
 from airflow_provider.concurrency.conflicts import (
     SECONDS_FOR_ANOTHER_ENGINE,
     clustered,
+    compacted,
     others_writing,
     wait_for_others_to_tell,
     writers_above,
@@ -69,8 +70,8 @@ def schedule(
     :param table: the table.
     :param planner: called under the table lock, perhaps more than once; must write nothing. The file
         groups that it must leave alone are those of pending plans, those that open transactions hold,
-        and, but for a clean, those that live writers of higher priority work on, or other Hudi writers, which
-        refuse to write what somebody has planned to rewrite.
+        and, but for a clean or a compaction, those that live writers of higher priority work on, or other
+        Hudi writers, which refuse to write what somebody has planned to rewrite.
     :param action: the instant's action, for example :attr:`Action.CLUSTERING`.
     :param operation: Hudi's operation type, for example ``CLUSTER``.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
@@ -87,7 +88,8 @@ def schedule(
     storage = table.storage
     commit_log = CommitLog(storage)
     planned: tuple[Moment, ServicePlan | None] | None = None
-    rewrites = action is not Action.CLEAN and not on_metadata_table
+    # Beside a compaction writers append log files, which belong to the next file slices.
+    rewrites = action not in (Action.CLEAN, Action.COMPACTION)
 
     def decide(moment: Moment) -> Plan | None:
         nonlocal planned
@@ -186,5 +188,5 @@ def planned_file_groups(
         for instant in entry.undone:
             wanted.pop(instant, None)
     for anothers in wanted.values():
-        found |= clustered(timeline, anothers)
+        found |= clustered(timeline, anothers) | compacted(timeline, anothers)
     return frozenset(found)

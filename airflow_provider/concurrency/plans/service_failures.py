@@ -53,6 +53,9 @@ class Service(StrEnum):
     CLUSTERING = "clustering"
     CLEANING = "cleaning"
     COMPACTION = "compaction"
+    """Of the metadata table."""
+    TABLE_COMPACTION = "table-compaction"
+    """Of a merge-on-read table."""
     ARCHIVAL = "archival"
     INDEXING = "indexing"
 

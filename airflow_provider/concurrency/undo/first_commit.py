@@ -16,7 +16,7 @@ from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Action, Instant, State, Timeline, instant_path, requested_metadata
+from airflow_provider.table.timeline import Instant, State, Timeline, instant_path, requested_metadata
 
 
 def ensure_commit_before(storage: Storage, dead: str) -> None:
@@ -30,14 +30,15 @@ def ensure_commit_before(storage: Storage, dead: str) -> None:
 
 
 def _put_commit_before(storage: Storage, dead: str) -> None:
-    info = HeartbeatInfo(describe_owner(), Action.COMMIT, "INSERT", 0, 10.0, 6)
+    table = HudiTable.at(storage)
+    action, text = table.write_action, table.config.create_schema
+    info = HeartbeatInfo(describe_owner(), action, "INSERT", 0, 10.0, 6)
     instant = _take_instant_before(storage, dead, info)
     extra = {"priority": str(info.priority)}
-    text = HudiTable.at(storage).config.create_schema
     content = CommitContent((), {}, extra, False, schema=TableSchema(text) if text else None)
-    staged_write = StagedWrite(storage, instant, Action.COMMIT, info)
-    requested = Instant(instant, Action.COMMIT, State.REQUESTED)
-    storage.put_if_absent(instant_path(requested), requested_metadata(Action.COMMIT))
+    staged_write = StagedWrite(storage, instant, action, info)
+    requested = Instant(instant, action, State.REQUESTED)
+    storage.put_if_absent(instant_path(requested), requested_metadata(action))
     staged_write.plan((), ())
     staged_write.stage(content)
 
@@ -47,10 +48,10 @@ def _put_commit_before(storage: Storage, dead: str) -> None:
             return None
         view = FileSystemView(storage, lambda: Timeline.load(storage))
         staged_write.log_to(moment.indexes, content, lambda: view)
-        return content.entry(instant, Action.COMMIT, info)
+        return content.entry(instant, action, info)
 
     if commit(storage, decide) is None:
-        clean_up(storage, instant, Action.COMMIT)
+        clean_up(storage, instant, action)
 
 
 def _has_commit_before(storage: Storage, instant: str) -> bool:

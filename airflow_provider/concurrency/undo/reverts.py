@@ -12,13 +12,14 @@ from __future__ import annotations
 import logging
 
 from airflow_provider.concurrency.commit import Moment, commit, revert_entry, view_without
-from airflow_provider.concurrency.conflicts import CLEANING
+from airflow_provider.concurrency.conflicts import CLEANING, COMPACT
 from airflow_provider.concurrency.log import Commit, CommitLog, Revert, commit_of, without_reverted
 from airflow_provider.exceptions import NoSuchInstantError, TableError
 from airflow_provider.table.file_groups import Effect, FileGroupId, effect_of
+from airflow_provider.table.files import LogFileName
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import REWRITES, Timeline
+from airflow_provider.table.timeline import REWRITES, Instant, Timeline
 
 log = logging.getLogger(__name__)
 
@@ -40,15 +41,17 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: Commit) -> str | 
         return "it is no rewrite that this package made"
     if found := _obstacle(storage, commit_log, rewrite):
         return found
+    # A compaction replaces a slice within its file group.
+    superseded = rewrite.replaced or rewrite.written
     for entry in commit_log.after(rewrite.sequence):
-        if entry.operation in CLEANING and entry.claimed & rewrite.replaced:
-            return f"clean {entry.instant} takes the file groups that it replaced"
+        if entry.operation in CLEANING and entry.claimed & superseded:
+            return f"clean {entry.instant} takes files that it replaced"
     archived = commit_log.archived(commit_log.newest())  # perhaps still on the timeline
     commits = Timeline.load(storage).commits()
     if not any(archived < commit.requested_time < rewrite.instant for commit in commits):
         # Readers take what is older than the timeline for committed (Hudi's rule).
         return "it is the oldest commit of the active timeline"
-    return _gone(storage, rewrite.instant, rewrite.replaced)
+    return _gone(storage, rewrite.instant, superseded)
 
 
 def _obstacle(storage: Storage, commit_log: CommitLog, entry: Commit) -> str | None:
@@ -56,7 +59,9 @@ def _obstacle(storage: Storage, commit_log: CommitLog, entry: Commit) -> str | N
     if not storage.moves_atomically:
         return "the storage cannot move a file in one step, so that a late publisher could bring it back"
     for later in without_reverted(commit_log.after(entry.sequence)):
-        if later.touched & entry.written:
+        # What is undone now was not compacted: no plan names what an open transaction holds.
+        kept = entry.appended if later.operation == COMPACT else frozenset[FileGroupId]()
+        if later.touched & entry.written - kept:
             return f"{later.operation} {later.instant} has written to its file groups since"
     timeline = Timeline.load(storage)
     if any(timeline.kept_moment(savepoint) >= entry.completion_time for savepoint in timeline.savepoints()):
@@ -142,6 +147,17 @@ def _merged_on(storage: Storage, timeline: Timeline, effect: Effect) -> str | No
     commits = timeline.commits()
     for later_commit in commits[commits.index(effect.instant) + 1 :]:
         later = effect_of(storage, timeline, later_commit)
+        if later.operation == COMPACT and effect.instant.requested_time not in _compacted(
+            timeline, later_commit
+        ):
+            continue
         if later.merged_on & effect.written:
             return f"{later.operation} {later_commit.requested_time} was merged on it"
     return None
+
+
+def _compacted(timeline: Timeline, compaction: Instant) -> set[str]:
+    """Requested times of the instants whose log files a compaction has read."""
+    operations = (timeline.plan(compaction) or {}).get("operations") or ()
+    names = (name.rpartition("/")[2] for each in operations for name in each["deltaFilePaths"] or ())
+    return {parsed.instant for parsed in map(LogFileName.parse, names) if parsed}

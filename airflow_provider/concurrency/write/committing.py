@@ -197,7 +197,7 @@ class Committing:
     def _decide(self, moment: Moment) -> Commit | None:
         write, content = self._write, self._content
         write.heartbeat.check()
-        this = write.describe(content.touched)
+        this = write.describe(content.touched, content.appended)
         yields = write.yields_to(this) if self._turn_ends is None else []
         changes = moment.changes_since(self._clear)
         if not self._is_shared:

@@ -19,7 +19,6 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import TableSchema, history_path
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
-    Action,
     CommitMetadata,
     Instant,
     State,
@@ -63,7 +62,8 @@ def change_schema(
         committed.
     """
     storage = table.storage
-    info = replace(info, action=Action.COMMIT, operation=ALTER_SCHEMA)
+    action = table.write_action
+    info = replace(info, action=action, operation=ALTER_SCHEMA)
     decided: list[CommitContent] = []
 
     def decide(moment: Moment) -> Commit | None:
@@ -74,21 +74,21 @@ def change_schema(
         schema = evolve(before)
         if schema == before:
             return None
-        instant = moment.request_instant(Action.COMMIT, ALTER_SCHEMA, priority=info.priority)
+        instant = moment.request_instant(action, ALTER_SCHEMA, priority=info.priority)
         content = CommitContent(
             (), {}, {"priority": str(info.priority)}, False, schema=schema.of_version(instant)
         )
         decided[:] = [replace(content, evolves=True)]
-        staged_write = StagedWrite(storage, instant, Action.COMMIT, info)
+        staged_write = StagedWrite(storage, instant, action, info)
         staged_write.stage(decided[0])
         staged_write.log_to(moment.indexes, decided[0], moment.view)
         seen = timeline.newest_completion if shared else ""
-        return decided[0].entry(instant, Action.COMMIT, info, seen=seen)
+        return decided[0].entry(instant, action, info, seen=seen)
 
     def once_put(entry: Commit) -> None:
-        plan = encode_commit_metadata(CommitMetadata(ALTER_SCHEMA), Action.COMMIT)
+        plan = encode_commit_metadata(CommitMetadata(ALTER_SCHEMA), action)
         for state, content in ((State.REQUESTED, b""), (State.INFLIGHT, plan)):
-            path = instant_path(Instant(entry.instant, Action.COMMIT, state))
+            path = instant_path(Instant(entry.instant, action, state))
             storage.put_if_absent(path, content)
         keep_history(storage, entry, decided[0])
 

@@ -98,13 +98,18 @@ class Write:
         """Go on from another moment."""
         self.base, self._view = moment, None
 
-    def describe(self, file_groups: frozenset[FileGroupId]) -> WriteDescription:
+    def describe(
+        self, file_groups: frozenset[FileGroupId], appended: frozenset[FileGroupId] = frozenset()
+    ) -> WriteDescription:
         """This write, as the conflict rules want to know it.
 
         :param file_groups: the file groups that the write works on.
+        :param appended: those of them that the write puts log files alone into.
         """
         info = self.info
-        return WriteDescription(self.instant, info.operation, info.priority, State.INFLIGHT, file_groups)
+        return WriteDescription(
+            self.instant, info.operation, info.priority, State.INFLIGHT, file_groups, appended
+        )
 
     def yields_to(self, this: WriteDescription) -> list[Conflict]:
         """Live writers of higher priority that work on the same file groups.

@@ -57,6 +57,7 @@ class Writer(Write):
         file_groups: Iterable[FileGroupId],
         partitions: Iterable[str] = (),
         *,
+        appended: Iterable[FileGroupId] = (),
         looked_in: Callable[[], Iterable[str]] = tuple,
         early_check: bool = True,
     ) -> None:
@@ -68,6 +69,7 @@ class Writer(Write):
 
         :param file_groups: existing file groups that get a new slice, or are taken out.
         :param partitions: partitions that get new file groups.
+        :param appended: those of the file groups that get log files alone.
         :param looked_in: the partitions in which it has looked for keys. One that it has not found may come
             back, when a transaction that is open is aborted.
         :param early_check: whether to look first for writes that this one would lose against; those that
@@ -79,19 +81,20 @@ class Writer(Write):
         :raises HeartbeatExpiredError: when this writer counts as dead.
         :raises InvalidInputError: when the write was planned before.
         """
-        groups, partitions = frozenset(file_groups), tuple(partitions)
+        groups, partitions, appended = frozenset(file_groups), tuple(partitions), frozenset(appended)
         self.looked_in = looked_in
         if early_check:
-            self.check(groups)
+            self.check(groups, appended)
             self.check_no_open_transaction(groups, partitions)
         self.heartbeat.check()
-        self.staged_write.plan(groups, partitions)
+        self.staged_write.plan(groups, partitions, appended)
         self._planned_at = time.monotonic()
 
-    def check(self, file_groups: Iterable[FileGroupId]) -> None:
+    def check(self, file_groups: Iterable[FileGroupId], appended: Iterable[FileGroupId] = ()) -> None:
         """Look whether this write can still commit; cheap enough to ask between two pieces of work.
 
         :param file_groups: existing file groups that it works on.
+        :param appended: those of them that it writes log files alone into.
         :raises HigherPriorityWriteError: when a live writer of higher priority works on one of them.
         :raises WriteConflictError: when one of them was changed since this write's base, and the
             policy is to raise; or when another Hudi writer has planned to cluster it, and the policy is to
@@ -100,7 +103,7 @@ class Writer(Write):
         :raises HeartbeatExpiredError: when this writer counts as dead.
         """
         self.heartbeat.check()
-        this = self.describe(frozenset(file_groups))
+        this = self.describe(frozenset(file_groups), frozenset(appended))
         others = map(WriteDescription.of_entry, self.base.later_entries())
         for conflict in conflicts_with(this, others, self.policy):
             if conflict.outcome in (Outcome.ROLLED_BACK, Outcome.CONFLICT):

@@ -21,7 +21,7 @@ from airflow_provider.concurrency.readers import READERS_FOLDER, registered_cons
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
 from airflow_provider.services.orphans import DAY, DeadInstant, End, Found
 from airflow_provider.table.file_groups import ORPHANED_INSTANTS, FileGroupId, FileSystemView
-from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import (
     WRITE_ACTIONS,
@@ -122,7 +122,8 @@ class FileToDelete:
     def file_group(self) -> FileGroupId:
         """The file group whose slice it is."""
         partition, _, name = self.path.rpartition("/")
-        return FileGroupId(partition, name.partition("_")[0])
+        parsed = parse_data_file_name(name)
+        return FileGroupId(partition, parsed.file_id if parsed else name)
 
 
 @dataclass(frozen=True)
@@ -395,20 +396,27 @@ class _Planner:
         """Slices, and files of no commit with who holds them."""
         groups: _Groups = {}
         gone: _Groups = {}
+        logs: _Groups = {}
         orphans: list[tuple[FileToDelete, str | None]] = []
         for statuses, found in ((self._found.files, groups), (self._found.gone, gone)):
             for status in statuses:
-                file_id, _, instant = parse_base_file_name(status.name) or ("", "", "")
+                parsed = parse_data_file_name(status.name)
+                file_id, instant, is_log = (
+                    (parsed.file_id, parsed.instant, parsed.is_log) if parsed else ("", "", False)
+                )
                 end = self._found.dead.get(instant)
                 if end is not None and self._view.timeline.find(instant) is None:
                     orphan = FileToDelete(status.path, status.size, _OF_THE_DEAD[end.end])
                     orphans.append((orphan, self._holder_of_orphan(orphan, end)))
                 elif self._view.shows(instant) and self._is_of(instant, status.path):
                     group = FileGroupId(status.path.rpartition("/")[0], file_id)
-                    found.setdefault(group, {}).setdefault(instant, []).append(status)
+                    of_kind = logs if is_log else found
+                    of_kind.setdefault(group, {}).setdefault(instant, []).append(status)
         slices: list[_Slice] = []
         for group, by_instant in groups.items():
             slices += self._slices(group, by_instant)
+        for group, by_instant in logs.items():
+            slices += self._logged(group, by_instant, groups.get(group, {}))
         orphans += self._leftovers(groups)
         return [*slices, *self._gone(gone, groups)], orphans
 
@@ -455,6 +463,23 @@ class _Planner:
             for status in by_instant[instant]:
                 yield _Slice(FileToDelete(status.path, status.size, reason), superseded, newer)
 
+    def _logged(
+        self, group: FileGroupId, by_instant: Mapping[str, Iterable[FileStatus]], bases: Mapping[str, object]
+    ) -> Iterator[_Slice]:
+        """Log files, which go with the base file of their slice."""
+        replaced_at = self._view.replaced.get(group)
+        for instant, statuses in by_instant.items():
+            # The slice of a log file is the newest that was requested before its instant completed.
+            completed = self._completion.get(instant, instant)
+            later = sorted(base for base in bases if base > completed)
+            superseded = replaced_at
+            if later:
+                by_next = self._completion.get(later[0], self._starts)
+                superseded = by_next if replaced_at is None else min(by_next, replaced_at)
+            reason = Reason.SUPERSEDED if replaced_at is None else Reason.REPLACED
+            for status in statuses:
+                yield _Slice(FileToDelete(status.path, status.size, reason), superseded, len(later))
+
     def _holder_of_orphan(self, orphan: FileToDelete, dead: DeadInstant) -> str | None:
         if orphan.file_group in self._reserved:
             return _RESERVED
@@ -490,5 +515,5 @@ _RESERVED = "a pending plan or an open transaction"
 
 
 def _instant_of(path: str) -> str:
-    parsed = parse_base_file_name(path.rpartition("/")[2])
-    return parsed[2] if parsed else ""
+    parsed = parse_data_file_name(path.rpartition("/")[2])
+    return parsed.instant if parsed else ""

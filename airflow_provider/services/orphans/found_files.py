@@ -16,7 +16,7 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.services.orphans.orphans import DeadInstant, data_files, dead_instants
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView, cleaned_files
-from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
     ALL_PARTITIONS,
@@ -84,7 +84,7 @@ def there_and_gone(storage: Storage) -> tuple[list[FileStatus], list[FileStatus]
     files = data_files(storage)
     there = {each.path for each in files}
     paths = (f"{partition}/{name}".lstrip("/") for partition, names in listed.items() for name in names)
-    gone = sorted(path for path in paths if path not in there and parse_base_file_name(path.split("/")[-1]))
+    gone = sorted(path for path in paths if path not in there and parse_data_file_name(path.split("/")[-1]))
     return files, [FileStatus(path, 0, 0.0, False) for path in gone]
 
 
@@ -142,7 +142,7 @@ class FilesLeft:
             return group, f"is not cleaned yet: clean {self._cleans[group].requested_time} has not completed"
         if partition not in self._present:
             listed = listed_by_index(self._storage, (partition,)).get(partition, ())
-            parsed = map(parse_base_file_name, (*self._storage.names(partition), *listed))
+            parsed = map(parse_data_file_name, (*self._storage.names(partition), *listed))
             self._present[partition] = {each[0] for each in parsed if each is not None}
         left = sorted(group for group in wanted if group.file_id in self._present[partition])
         return (left[0], "is not cleaned yet") if left else None
@@ -155,13 +155,13 @@ class FilesLeft:
         if self._of_instants is None:
             names = [path.rpartition("/")[2] for path in self._unfinished]
             names += [name for names in listed_by_index(self._storage).values() for name in names]
-            self._of_instants = {each[2] for each in map(parse_base_file_name, names) if each}
+            self._of_instants = {each[2] for each in map(parse_data_file_name, names) if each}
         return instant in self._of_instants
 
 
 def _group_of(path: str) -> FileGroupId:
     partition, _, name = path.rpartition("/")
-    parsed = parse_base_file_name(name)
+    parsed = parse_data_file_name(name)
     return FileGroupId(partition, parsed[0] if parsed else "")
 
 

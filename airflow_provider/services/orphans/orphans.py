@@ -16,8 +16,7 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit import files_in
 from airflow_provider.concurrency.log import LogEntry, Restore, Revert, Rollback
 from airflow_provider.table.file_groups import FileSystemView
-from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.files import MARKS_OF_A_PARTITION
+from airflow_provider.table.files import MARKS_OF_A_PARTITION, parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import FileStatus, Storage
 from airflow_provider.table.timeline import Action, Timeline, age, decode, read_completed, timeline_zone
@@ -60,7 +59,7 @@ class DeadInstant:
 
 
 def data_files(storage: Storage) -> list[FileStatus]:
-    """The base files of a table, of whatever instant.
+    """The base files and log files of a table, of whatever instant.
 
     :param storage: the table's storage.
     """
@@ -68,7 +67,7 @@ def data_files(storage: Storage) -> list[FileStatus]:
         status
         for partition in sorted(storage.folders_holding(*MARKS_OF_A_PARTITION))
         for status in storage.list(partition)
-        if parse_base_file_name(status.name)
+        if parse_data_file_name(status.name)
     ]
 
 

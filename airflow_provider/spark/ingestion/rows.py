@@ -8,6 +8,7 @@ from functools import reduce
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 import pyarrow as pa
 
 from airflow_provider.exceptions import CommitError
@@ -16,7 +17,13 @@ from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import ARRIVAL, Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.ingestion.key_lookup import comes_twice, is_there_already, lives_elsewhere
+from airflow_provider.ingestion.key_lookup import (
+    Living,
+    comes_twice,
+    is_there_already,
+    lives_elsewhere,
+    without_the_dead,
+)
 from airflow_provider.spark.ingestion.batch_profile import BatchProfile
 from airflow_provider.spark.ingestion.progress import told
 from airflow_provider.spark.ingestion.routing import TARGET, numbered, routed, target_of_new_rows
@@ -29,6 +36,9 @@ from airflow_provider.table.metadata_table import MetadataPartition, RecordLocat
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+_PLACES = "_places"
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,10 @@ class SparkRows(IncomingRows):
             self._persisted.pop().unpersist()
 
     def find(
-        self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None = None
+        self,
+        base_files: Mapping[str, Sequence[BaseFile]],
+        indexes: UsableIndexes | None = None,
+        living: Living | None = None,
     ) -> Mapping[BaseFile, int]:
         """See :meth:`IncomingRows.find`."""
         if indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX):
@@ -111,6 +124,8 @@ class SparkRows(IncomingRows):
             self.located_by = self._looked_in(indexes)
             found, self._files = tag(self.frame, self.table, self.profile, base_files, indexes)
         self._tags = self._persist(found)
+        if living is not None:
+            self._tags = self._without_the_dead(self._tags, living)
         hits = {row[FILE]: row["count"] for row in self._tags.groupBy(FILE).count().toArrow().to_pylist()}
         if hits.get(TWICE):
             raise comes_twice(self._key_of(self._tags.where(f"{FILE} = {TWICE}"))[0])
@@ -118,6 +133,34 @@ class SparkRows(IncomingRows):
             key, path, location = self._located(self._tags.where(f"{FILE} = {ELSEWHERE}"), indexes)
             raise lives_elsewhere(key, location, path)
         return {self._files[number]: count for number, count in hits.items()}
+
+    def _without_the_dead(self, tags: DataFrame, living: Living) -> DataFrame:
+        """See :func:`~airflow_provider.ingestion.key_lookup.without_the_dead`. Such keys are few."""
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        names = location_columns(self.table.config)
+        places = tags.groupBy(*names).agg(F.collect_set(FILE).alias(_PLACES)).where(F.size(_PLACES) > 1)
+        found = places.toArrow()
+        if not found.num_rows:
+            return tags
+        rows = found.select(names)
+        keys = record_keys(rows.cast(self._schema(rows)), self.table.config)
+        at: dict[int, list[int]] = {}
+        for position, numbers in enumerate(found[_PLACES].to_pylist()):
+            for number in sorted(numbers):
+                at.setdefault(number, []).append(position)
+        before = [(self._files[number], np.array(positions)) for number, positions in sorted(at.items())]
+        left = dict(without_the_dead(before, keys, living))
+        gone = [
+            rows.take(pa.array(out)).append_column(FILE, pa.array([number] * len(out), pa.int32()))
+            for number, positions in sorted(at.items())
+            if (out := sorted({*positions} - {*left.get(self._files[number], np.array([])).tolist()}))
+        ]
+        if not gone:
+            return tags
+        dead = tags.sparkSession.createDataFrame(pa.concat_tables(gone))
+        conditions = [tags[name].eqNullSafe(dead[name]) for name in (*names, FILE)]
+        return tags.join(F.broadcast(dead), reduce(lambda one, other: one & other, conditions), "left_anti")
 
     def check_new(self, indexes: UsableIndexes, replaced: Collection[FileGroupId] = ()) -> None:
         """See :meth:`IncomingRows.check_new`."""

@@ -12,8 +12,7 @@ from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
 from airflow_provider.table.file_groups.view import FileGroupId, FileSystemView
-from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.files import LogFileName
+from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
     Action,
@@ -81,14 +80,16 @@ def missing_file(
     found: list[_Taken] = []
     for path, clean in cleaned_files(storage, timeline).items():
         partition, _, name = path.rpartition("/")
-        written = _written_by(name)
+        written = parse_data_file_name(name)
         if written is None:
             continue
-        group, instant = FileGroupId(partition, written[0]), written[1]
+        group, instant = FileGroupId(partition, written.file_id), written.instant
         if not view.shows(instant) or group in view.replaced:
             continue
         shown = view.base_file(group)
-        if shown is None or shown.instant < instant:
+        # A log file belongs to the newest slice that was requested before its instant completed.
+        moment = view.completed_at(instant) if written.is_log else instant
+        if shown is None or shown.instant < moment:
             found.append(_Taken(instant, path, group, clean))
             continue
         is_doomed = also_planned and clean.state is not State.COMPLETED
@@ -101,14 +102,6 @@ def missing_file(
         return None
     newest = max(found, key=lambda each: each[:2])
     return newest.path, newest.clean
-
-
-def _written_by(name: str) -> tuple[str, str] | None:
-    """The file id and the instant in the name of a base file or log file; None for another file."""
-    if parsed := parse_base_file_name(name):
-        return parsed[0], parsed[2]
-    log_file = LogFileName.parse(name)
-    return (log_file.file_id, log_file.instant) if log_file else None
 
 
 class _Taken(NamedTuple):
@@ -168,8 +161,8 @@ def _paths(record: Mapping[str, Any]) -> Iterable[str]:
     tried = ("successDeleteFiles", "failedDeleteFiles")
     deleted = (_path(part, name) for part, said in done for each in tried for name in said[each])
     for path in (*planned_files(record), *deleted):
-        parsed = parse_base_file_name(path.rpartition("/")[2])
-        if parsed is None or parsed[2] not in orphaned:
+        parsed = parse_data_file_name(path.rpartition("/")[2])
+        if parsed is None or parsed.instant not in orphaned:
             yield path
 
 

@@ -11,7 +11,7 @@ import tenacity
 
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.file_names import parse_base_file_name
-from airflow_provider.table.files import MARKS_OF_A_PARTITION
+from airflow_provider.table.files import MARKS_OF_A_PARTITION, LogFileName
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Action, Timeline, metadata_of
 
@@ -31,7 +31,7 @@ class FileGroupId(NamedTuple):
 
 
 class BaseFile(NamedTuple):
-    """The base file of one file slice.
+    """The base file of one file slice; also a log file, for who only asks for the files.
 
     :param partition_path: partition path relative to the table.
     :param file_id: id of the file group.
@@ -52,6 +52,11 @@ class BaseFile(NamedTuple):
     def file_group(self) -> FileGroupId:
         """The file group that this slice belongs to."""
         return FileGroupId(self.partition_path, self.file_id)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is a log file."""
+        return self.path.rpartition("/")[2][0] == "."
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,7 @@ class FileSystemView:
         self._load = timeline if callable(timeline) else None
         self._timeline = None if callable(timeline) else timeline
         self._listed: dict[str, dict[str, BaseFile]] = {}
+        self._log_sizes: dict[str, dict[str, int | None]] = {}
         # No cached_property: before Python 3.12 it holds one lock for all views while it reads.
         self._replaced: Mapping[FileGroupId, str] | None = None
         self._shown: ShownInstants | None = None
@@ -128,6 +134,28 @@ class FileSystemView:
         """The newest visible slice of every live file group of the table."""
         return [base_file for partition in self.partitions() for base_file in self.base_files(partition)]
 
+    def log_files(self, partition_path: str) -> list[BaseFile]:
+        """The log files of the newest slices of a partition's live file groups, in no order.
+
+        :param partition_path: the partition.
+        """
+        self.look_at((partition_path,))
+        bases, found = self._listed[partition_path], []
+        for name, size in self._log_sizes[partition_path].items():
+            parsed = LogFileName.parse(name)
+            if parsed is None or not self.shows(parsed.instant):
+                continue
+            group = FileGroupId(partition_path, parsed.file_id)
+            base_file = bases.get(parsed.file_id)
+            if group in self.replaced or (
+                base_file is not None and self.completed_at(parsed.instant) < base_file.instant
+            ):
+                continue
+            path = f"{partition_path}/{name}".lstrip("/")
+            known = self._size(path) if size is None else size
+            found.append(BaseFile(*group, parsed.write_token, parsed.instant, path, known))
+        return found
+
     def look_at(self, partition_paths: Iterable[str]) -> None:
         """Look up several partitions at once, if that is cheaper than one after the other.
 
@@ -142,6 +170,7 @@ class FileSystemView:
         for partition in new:
             sizes = self._storage.sizes(partition) if known is None else known.get(partition, {})
             self._listed[partition] = self._list(partition, sizes)
+            self._log_sizes[partition] = {name: size for name, size in sizes.items() if name[0] == "."}
 
     def base_file(self, file_group: FileGroupId) -> BaseFile | None:
         """The newest visible slice of one file group; None when it is not live."""
@@ -211,6 +240,16 @@ class FileSystemView:
         :param instant: requested time.
         """
         return instant in self.shown
+
+    def completed_at(self, instant: str) -> str:
+        """When an instant completed, as far as the timeline knows; else its requested time.
+
+        A log file belongs to the newest file slice that was requested before this.
+
+        :param instant: requested time.
+        """
+        found = self.timeline.find(instant)
+        return (found and found.completion_time) or instant
 
     def _list(self, partition_path: str, sizes: Mapping[str, int | None]) -> dict[str, BaseFile]:
         replaced = self.replaced

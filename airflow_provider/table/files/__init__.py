@@ -12,6 +12,7 @@ from airflow_provider.table.files.base_file_reader import (
 )
 from airflow_provider.table.files.base_file_writer import ROW_GROUP_ROWS, BaseFileWriter, WrittenFile
 from airflow_provider.table.files.bloom_filter import BloomFilter
+from airflow_provider.table.files.data_file_name import DataFileName, parse_data_file_name
 from airflow_provider.table.files.file_columns import FileColumns
 from airflow_provider.table.files.log_file import (
     BlockType,
@@ -22,6 +23,11 @@ from airflow_provider.table.files.log_file import (
     merge_order,
     read_log_blocks,
     valid_log_blocks,
+)
+from airflow_provider.table.files.log_file_writer import (
+    LogFileWriter,
+    WrittenLogFile,
+    wrapped_ordering_values,
 )
 from airflow_provider.table.files.log_records import (
     DeletedRecord,
@@ -47,14 +53,17 @@ __all__ = [
     "BaseFileWriter",
     "BlockType",
     "BloomFilter",
+    "DataFileName",
     "DeletedRecord",
     "FileColumns",
     "HeaderKey",
     "LogBlock",
     "LogFileName",
+    "LogFileWriter",
     "MarkerType",
     "WrappedValue",
     "WrittenFile",
+    "WrittenLogFile",
     "avro_records",
     "block_hfile",
     "block_rows",
@@ -67,10 +76,12 @@ __all__ = [
     "encode_log_block",
     "marked_files",
     "merge_order",
+    "parse_data_file_name",
     "parsed_schema",
     "read_base_file",
     "read_footer",
     "read_log_blocks",
     "valid_log_blocks",
+    "wrapped_ordering_values",
     "write_partition_metadata",
 ]

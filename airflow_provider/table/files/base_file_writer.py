@@ -159,7 +159,7 @@ class BaseFileWriter:
         rows, size = conform(data, self._schema), self._row_group_rows
         for begin in range(0, rows.num_rows, size):
             part = rows.slice(begin, size)
-            sequence = _sequence_numbers(self._sequence_prefix, self.next_row, part.num_rows)
+            sequence = sequence_numbers(self._sequence_prefix, self.next_row, part.num_rows)
             self.next_row += part.num_rows
             meta = self._meta_columns(part.num_rows)
             keys = record_keys.slice(begin, size).cast(pa.string())
@@ -321,7 +321,7 @@ class BaseFileWriter:
         return size
 
 
-def _sequence_numbers(prefix: bytes, first: int, count: int) -> pa.Array:
+def sequence_numbers(prefix: bytes, first: int, count: int) -> pa.Array:
     """``<prefix><number>`` for consecutive numbers, as one Arrow string array."""
     texts, lengths = [], []
     while count:

@@ -24,7 +24,10 @@ class MarkerType(StrEnum):
     """The first file of its file group."""
 
     MERGE = "MERGE"
-    """A later file of its file group."""
+    """A later base file of its file group."""
+
+    APPEND = "APPEND"
+    """A log file of its file group."""
 
 
 def write_marker(storage: Storage, instant: str, data_file: str, marker_type: MarkerType) -> None:

@@ -21,6 +21,7 @@ class Topic(StrEnum):
     DURABILITY = "Power failures"
     TIMELINE = "Timeline"
     CLUSTERING = "Clustering"
+    COMPACTION = "Compaction of merge-on-read tables"
     CLEANING = "Cleaning"
     ARCHIVAL = "Archival"
     INDEX = "Metadata table and indexes"

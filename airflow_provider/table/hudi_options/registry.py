@@ -236,6 +236,24 @@ _CLUSTERING = (
     ),
 )
 
+_COMPACTION = (
+    Option(
+        "hoodie.compact.inline",
+        Topic.COMPACTION,
+        FLAG,
+        "Whether a load of a merge-on-read table compacts it after its commit, where that is due.",
+        default=False,
+    ),
+    Option(
+        "hoodie.compact.inline.max.delta.commits",
+        Topic.COMPACTION,
+        whole(least=1),
+        "Delta commits since the last compaction after which another is due.",
+        "delta_commits",
+        default=5,
+    ),
+)
+
 _CLEANING = (
     Option(
         "hoodie.clean.policy",
@@ -306,6 +324,7 @@ _ALL = (
     *_DURABILITY,
     *_TIMELINE,
     *_CLUSTERING,
+    *_COMPACTION,
     *_CLEANING,
     *_ARCHIVAL,
     *INDEX_OPTIONS,

@@ -9,7 +9,7 @@ from airflow_provider.table.reading.incremental import (
     movable_checkpoint,
 )
 from airflow_provider.table.reading.log_merge import SliceReader
-from airflow_provider.table.reading.slices import FileSlice, file_slices
+from airflow_provider.table.reading.slices import FileSlice, file_slices, slices_of
 from airflow_provider.table.reading.snapshots import read_optimized, select_slices, snapshot
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "movable_checkpoint",
     "read_optimized",
     "select_slices",
+    "slices_of",
     "snapshot",
 ]

@@ -103,6 +103,23 @@ class SliceReader:
             for merged, _ in merge.written():
                 yield merged.rows.select(columns)
 
+    def keys(self, file_slice: FileSlice) -> pa.ChunkedArray:
+        """The record keys that live in a file slice.
+
+        :param file_slice: the slice.
+        """
+        parts = [rows[_RECORD_KEY].cast(pa.string()) for rows in self.rows(file_slice, [_RECORD_KEY])]
+        return pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string())
+
+    def may_delete(self, file_slice: FileSlice) -> bool:
+        """Whether the log files of a slice may take out a record that its base file has.
+
+        :param file_slice: the slice.
+        """
+        if {IS_DELETED, self.semantics.delete_field} & {*self.schema.columns.names}:
+            return bool(file_slice.log_paths)
+        return any(block.block_type is BlockType.DELETE for block in self._blocks(file_slice))
+
     def _surviving(self, rows: pa.Table, logged: Logged, merge: Merge) -> pa.Table:
         if not self.config.has_meta_columns:
             rows = self._with_keys(rows)

@@ -76,8 +76,8 @@ def slices_of(table: HudiTable, view: FileSystemView, partitions: Iterable[str])
                 logs.setdefault(log_file.file_id, []).append(place)
         for file_id in sorted({*bases, *logs}):
             base_instant, base_path = bases.get(file_id, ("", None))
-            on_it = [log for log in logs.get(file_id, ()) if _logged_at(view, log[0]) >= base_instant]
-            on_it.sort(key=lambda log: (_logged_at(view, log[0]), *log))
+            on_it = [log for log in logs.get(file_id, ()) if view.completed_at(log[0]) >= base_instant]
+            on_it.sort(key=lambda log: (view.completed_at(log[0]), *log))
             paths = tuple(f"{partition}/{name}".lstrip("/") for *_, name in on_it)
             instant = base_instant or on_it[0][0]
             found.append(FileSlice(partition, file_id, instant, base_path, paths))
@@ -94,9 +94,3 @@ def _bases(view: FileSystemView, partition: str, names: list[str]) -> dict[str, 
             path = f"{partition}/{name}".lstrip("/")
             newest[parsed[0]] = max(newest.get(parsed[0], ("", "")), (parsed[2], path))
     return newest
-
-
-def _logged_at(view: FileSystemView, instant: str) -> str:
-    """A log file belongs to the newest slice whose instant is not after the time that this returns."""
-    found = view.timeline.find(instant)
-    return (found and found.completion_time) or instant

@@ -51,6 +51,8 @@ class WriteStat:
     :param min_event_time: smallest value of the ordering column; unit as in the table.
     :param max_event_time: largest value of the ordering column; unit as in the table.
     :param log_version: of a log file: the number in its name.
+    :param log_offset: of a log file: where in it the write began.
+    :param base_file: of a log file: empty, as the JVM's Hudi has it from table version 8 on.
     :param log_files: names of the log files written; :attr:`path` is then the last one's.
     """
 
@@ -68,6 +70,8 @@ class WriteStat:
     min_event_time: int | None = None
     max_event_time: int | None = None
     log_version: int | None = None
+    log_offset: int | None = None
+    base_file: str | None = None
     log_files: tuple[str, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,6 +100,8 @@ _STAT_FIELDS = {
     "min_event_time": "minEventTime",
     "max_event_time": "maxEventTime",
     "log_version": "logVersion",
+    "log_offset": "logOffset",
+    "base_file": "baseFile",
     "log_files": "logFiles",
 }
 

@@ -30,6 +30,7 @@ from airflow_provider.exceptions import (
     SnapshotUnavailableError,
     TableError,
     UnsupportedTableError,
+    WriteConflictError,
 )
 from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services.archival import DEAD_WRITER_SECONDS, archive
@@ -47,14 +48,35 @@ from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
+from airflow_provider.services.table_compaction.compaction_task import CompactionTask
+from airflow_provider.services.table_compaction.table_compaction import (
+    pending_table_compactions,
+    run_table_compaction,
+    schedule_table_compaction,
+)
+from airflow_provider.services.table_compaction.table_compaction_plan import (
+    TableCompactionSettings,
+    slice_of,
+)
 from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.files.data_file_name import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.instant import Action
 from airflow_provider.table.timeline.metadata import WriteStat
 
-from .rows import PARTITION, Row, group_of, locate, read_rows, read_snapshot, write_rows
+from .rows import (
+    PARTITION,
+    Row,
+    append_rows,
+    group_of,
+    locate,
+    log_paths,
+    read_rows,
+    read_snapshot,
+    write_rows,
+)
 from .simulation import Actor, NoLock, Read, Simulation, Write
 
 FAIL = ConflictPolicy(on_higher_priority="fail")
@@ -93,6 +115,7 @@ def add_writer(
         with begin_write(
             table,
             operation="UPSERT",
+            action=table.write_action,
             lock=lock or NoLock(),
             settings=WriteSettings(
                 policy=policy or ConflictPolicy(), priority=priority, heartbeat=HeartbeatSettings(3600.0)
@@ -101,7 +124,7 @@ def add_writer(
             open_txn=aborted_txn,
         ) as writer:
             simulation.writes[writer.instant] = Write(name, wanted)
-            upsert = _Upsert(table.storage, writer, name, wanted, fills)
+            upsert = _Upsert(table.storage, writer, name, wanted, fills, table.is_merge_on_read)
             stats, replaced = upsert.merge(writer.view, wanted, plan=True)
             result = writer.commit(
                 stats,
@@ -124,13 +147,14 @@ def add_writer(
 
 @dataclass
 class _Upsert:
-    """Copy-on-write upserts, with a part that is merged again after a lost conflict."""
+    """Upserts, with a part that is merged again after a lost conflict."""
 
     storage: Storage
     writer: Writer
     name: str
     keys: frozenset[str]
     fills: bool
+    appends: bool
     written: dict[FileGroupId, set[str]] = field(default_factory=dict)
     tries: int = 0
 
@@ -139,15 +163,25 @@ class _Upsert:
     ) -> tuple[list[WriteStat], dict[str, list[str]]]:
         self.tries += 1
         found = locate(self.storage, view, keys)
-        if self.fills and plan and None in found and len(files := view.base_files(PARTITION)) == 1:
+        filled: set[BaseFile | None] = set()
+        files = view.base_files(PARTITION)
+        if self.fills and plan and None in found and len(files) == 1 and not log_paths(view, files[0]):
             # As ingestion does, which looks for no key there. A rebase looks, and opens a file group.
             rows = found.get(files[0]) or read_rows(self.storage, files[0].path)
             found[files[0]] = {**rows, **found.pop(None)}
+            filled = {files[0]}
+        appended = {base for base in found if base and self.appends and base not in filled}
         if plan:
-            self.writer.plan([base.file_group for base in found if base], [PARTITION])
+            groups = [base.file_group for base in found if base]
+            self.writer.plan(groups, [PARTITION], appended=[base.file_group for base in appended if base])
         stats, replaced = [], []
         for base, rows in found.items():
             own = set(keys) & rows.keys()
+            if base and self.appends:
+                self._check_is_last(view, base)
+            if base and base in appended:
+                stats.append(self._append(base, {key: rows[key] for key in own}))
+                continue
             file_id = self._file_id(base)
             if base and file_id != base.file_id:
                 replaced.append(base.file_id)
@@ -165,6 +199,19 @@ class _Upsert:
             )
             self.written[group_of(file_id)] = own
         return stats, {PARTITION: replaced} if replaced else {}
+
+    def _append(self, base: BaseFile, rows: dict[str, Row]) -> WriteStat:
+        self.written[base.file_group] = set(rows)
+        upserted = {key: Row(self.writer.instant, (*row.history, self.name)) for key, row in rows.items()}
+        token = f"{self.tries}-0-0"
+        return append_rows(self.storage, base.file_id, self.writer.instant, upserted, write_token=token)
+
+    def _check_is_last(self, view: FileSystemView, base: BaseFile) -> None:
+        # As ingestion does, which begins again: readers merge in the order of requested times.
+        names = (path.rpartition("/")[2] for path in (base.path, *log_paths(view, base)))
+        instants = (parsed.instant for name in names if (parsed := parse_data_file_name(name)))
+        if max(instants) > self.writer.instant:
+            raise WriteConflictError("a file of the slice was requested later")
 
     def merge_again(self, rebase: Rebase) -> Rebased:
         # A file group that is merged again takes the rows with it that were kept there before.
@@ -211,6 +258,48 @@ def _cluster(table: HudiTable, name: str, instant: str) -> None:
     job = ClusteringJob(table.location, instant, heartbeat=HeartbeatSettings(3600.0))
     with suppress(NoSuchInstantError):  # carried out, or rolled back, by somebody else
         run_clustering(job, table, write_group, lock=NoLock())
+
+
+def add_table_compactor(simulation: Simulation, name: str) -> None:
+    """Plans to compact whatever has log files, and carries its plan out."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        instant = schedule_table_compaction(table, EVERY_COMMIT, lock=NoLock())
+        if instant is not None:
+            _compact(table, instant)
+
+    simulation.add(name, work)
+
+
+def add_table_compaction_executor(simulation: Simulation, name: str) -> None:
+    """Carries out whatever compaction plan it finds, as a second scheduler would."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        for instant in pending_table_compactions(table):
+            _compact(table, instant)
+
+    simulation.add(name, work)
+
+
+EVERY_COMMIT = TableCompactionSettings(delta_commits=1)
+
+
+def _compact(table: HudiTable, instant: str) -> None:
+    def write(tasks: Sequence[CompactionTask]) -> list[WriteStat]:
+        return [_compacted(table.storage, task) for task in tasks]
+
+    with suppress(NoSuchInstantError):  # carried out, or rolled back, by somebody else
+        run_table_compaction(table, instant, write=write, lock=NoLock(), heartbeat=HeartbeatSettings(3600.0))
+
+
+def _compacted(storage: Storage, task: CompactionTask) -> WriteStat:
+    file_slice = slice_of(task.operation)
+    assert file_slice.base_path is not None
+    rows = read_rows(storage, file_slice.base_path)
+    for path in file_slice.log_paths:
+        rows |= read_rows(storage, path)
+    base = BaseFile(PARTITION, task.operation.file_id, "", file_slice.base_instant, file_slice.base_path, 0)
+    return write_rows(storage, task.operation.file_id, task.instant, rows, base=base)
 
 
 def add_compactor(simulation: Simulation, name: str) -> None:

@@ -11,7 +11,7 @@ from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.concurrency.transactions.transactions import undo_writes
 from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.table.file_groups.view import FileSystemView
-from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files.data_file_name import parse_data_file_name
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.archived_timeline import archived_instants
@@ -100,7 +100,11 @@ def check(simulation: Simulation) -> None:
         assert not _instants_with_files(storage) - committed - reverted, "files of a dead instant are left"
 
     # A clean goes through whatever was left, changes nothing that is seen or kept, and leaves nothing else.
-    cleaned = Simulation(dict(simulation.files), moves_atomically=simulation.moves_atomically)
+    cleaned = Simulation(
+        dict(simulation.files),
+        moves_atomically=simulation.moves_atomically,
+        merge_on_read=simulation.merge_on_read,
+    )
     cleaned.expire_heartbeats(READERS_FOLDER)
     table = cleaned.table()
     clean(table, EVERYTHING, lock=NoLock())
@@ -111,9 +115,14 @@ def check(simulation: Simulation) -> None:
     assert read_snapshot(table.storage, view) == final
     reserved = reserved_file_groups(table.storage, CommitLog(table.storage), table.timeline())
     of_plans = {group.file_id for group in reserved}  # that nobody carried out
-    seen = {base_file.path for each in (view, *views.values()) for base_file in each.base_files(PARTITION)}
+    seen = {
+        file.path
+        for each in (view, *views.values())
+        for file in (*each.base_files(PARTITION), *each.log_files(PARTITION))
+    }
     left = set(_data_files(table.storage)) - seen
-    assert not {path for path in left if path.rpartition("/")[2].partition("_")[0] not in of_plans}
+    names = ((path, parse_data_file_name(path.rpartition("/")[2])) for path in left)
+    assert not {path for path, parsed in names if parsed and parsed.file_id not in of_plans}
 
 
 _OF_NO_INSTANT = (Action.SAVEPOINT, Action.ARCHIVE)
@@ -127,9 +136,9 @@ def _dropped(entries: list[LogEntry]) -> set[str]:
 
 
 def _data_files(storage: Storage) -> list[str]:
-    return [status.path for status in storage.list(PARTITION) if parse_base_file_name(status.name)]
+    return [status.path for status in storage.list(PARTITION) if parse_data_file_name(status.name)]
 
 
 def _instants_with_files(storage: Storage) -> set[str]:
-    parsed = (parse_base_file_name(name) for name in storage.names(PARTITION))
-    return {each[2] for each in parsed if each is not None}
+    parsed = (parse_data_file_name(name) for name in storage.names(PARTITION))
+    return {each.instant for each in parsed if each is not None}

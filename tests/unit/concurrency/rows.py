@@ -17,13 +17,22 @@ import pyarrow.parquet as pq
 
 from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.file_names import base_file_name
-from airflow_provider.table.schema.arrow_avro import META_COLUMNS
+from airflow_provider.table.files.log_file import (
+    BlockType,
+    HeaderKey,
+    LogFileName,
+    encode_log_block,
+    read_log_blocks,
+)
+from airflow_provider.table.schema.arrow_avro import META_COLUMNS, arrow_to_avro, with_meta_columns
+from airflow_provider.table.storage.byte_range import ByteRange
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.metadata import WriteStat
 
 PARTITION = "p"
 
 _COMMIT_TIME, _, _RECORD_KEY, _, _ = META_COLUMNS
+_SCHEMA = arrow_to_avro(with_meta_columns(pa.schema({"history": pa.string()})), "t")
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,44 @@ def write_rows(
     inserts: int = 0,
     write_token: str = "0-0-0",
 ) -> WriteStat:
-    """Write a data file; the write stat says what the commit has to know."""
+    """Write a base file; the write stat says what the commit has to know."""
     path = f"{PARTITION}/{base_file_name(file_id, write_token, instant)}"
+    content = _encoded(rows)
+    storage.put(path, content)
+    return WriteStat(
+        file_id=file_id,
+        partition_path=PARTITION,
+        path=path,
+        prev_commit=base.instant if base and base.file_id == file_id else "null",
+        prev_base_file=base.path.rpartition("/")[2] if base else None,
+        num_writes=len(rows),
+        num_inserts=inserts,
+        file_size=len(content),
+    )
+
+
+def append_rows(
+    storage: Storage, file_id: str, instant: str, rows: Mapping[str, Row], *, write_token: str = "0-0-0"
+) -> WriteStat:
+    """Write a log file; the write stat says what the commit has to know."""
+    name = str(LogFileName(file_id, instant, 1, write_token))
+    header: dict[int, str] = {HeaderKey.SCHEMA: _SCHEMA}
+    content = encode_log_block(BlockType.PARQUET_DATA, _encoded(rows), instant=instant, header=header)
+    storage.put(f"{PARTITION}/{name}", content)
+    return WriteStat(
+        file_id=file_id,
+        partition_path=PARTITION,
+        path=f"{PARTITION}/{name}",
+        prev_commit=instant,
+        num_writes=len(rows),
+        num_update_writes=len(rows),
+        file_size=len(content),
+        log_version=1,
+        log_files=(name,),
+    )
+
+
+def _encoded(rows: Mapping[str, Row]) -> bytes:
     empty = pa.nulls(len(rows), pa.string())
     table = pa.table(
         {
@@ -66,22 +111,30 @@ def write_rows(
     pq.write_table(
         table, sink, compression="none", use_dictionary=False, write_statistics=False, store_schema=False
     )
-    storage.put(path, sink.getvalue())
-    return WriteStat(
-        file_id=file_id,
-        partition_path=PARTITION,
-        path=path,
-        prev_commit=base.instant if base and base.file_id == file_id else "null",
-        prev_base_file=base.path.rpartition("/")[2] if base else None,
-        num_writes=len(rows),
-        num_inserts=inserts,
-        file_size=len(sink.getvalue()),
-    )
+    return sink.getvalue()
 
 
 def read_rows(storage: Storage, path: str) -> Rows:
-    """The rows of a data file."""
-    return dict(_decoded(storage.read(path)))
+    """The rows of a base file or log file."""
+    content = storage.read(path)
+    if LogFileName.parse(path.rpartition("/")[2]):
+        (block,) = read_log_blocks(ByteRange(lambda begin, end: content[begin:end], len(content), path))
+        content = block.read()
+    return dict(_decoded(content))
+
+
+def read_slice(storage: Storage, view: FileSystemView, base: BaseFile) -> Rows:
+    """The rows of the newest file slice of a file group: of its base file, and of its log files."""
+    rows = read_rows(storage, base.path)
+    for path in log_paths(view, base):
+        rows |= read_rows(storage, path)
+    return rows
+
+
+def log_paths(view: FileSystemView, base: BaseFile) -> list[str]:
+    """The log files of a slice, in the order in which their instants completed."""
+    logs = [each for each in view.log_files(PARTITION) if each.file_id == base.file_id]
+    return [each.path for each in sorted(logs, key=lambda each: view.completed_at(each.instant))]
 
 
 @lru_cache(maxsize=1024)  # everybody reads the same few files again and again
@@ -99,7 +152,7 @@ def read_snapshot(storage: Storage, view: FileSystemView) -> dict[str, list[str]
     """Every key's history in a snapshot; a key that lives twice is an error (C5)."""
     found: dict[str, list[str]] = {}
     for base_file in view.base_files(PARTITION):
-        for key, row in read_rows(storage, base_file.path).items():
+        for key, row in read_slice(storage, view, base_file).items():
             assert key not in found, f"key {key} lives in two file groups"
             found[key] = list(row.history)
     return found
@@ -112,7 +165,7 @@ def locate(
     wanted = set(keys)
     found: dict[BaseFile | None, dict[str, Row]] = {}
     for base_file in view.base_files(PARTITION):
-        rows = read_rows(storage, base_file.path)
+        rows = read_slice(storage, view, base_file)
         if wanted & rows.keys():
             found[base_file] = rows
             wanted -= rows.keys()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self, TypeVar
 
@@ -318,7 +318,7 @@ _CONFIG = TableConfig(
     url_encode=True,
     create_schema=arrow_to_avro(pa.schema({"history": pa.string()}), "t"),
 )
-_PROPERTIES = dump_properties(_CONFIG.to_properties()).encode()
+_MERGE_ON_READ = replace(_CONFIG, table_type="MERGE_ON_READ")
 
 
 @dataclass(frozen=True)
@@ -359,6 +359,7 @@ class Simulation:
     :ivar logged: the commit log with the entries that were trimmed.
     :ivar observed: by reader: what it read, one after the other.
     :ivar moves_atomically: whether the storage moves a file in one step.
+    :ivar merge_on_read: whether upserts append log files.
     """
 
     files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
@@ -373,10 +374,12 @@ class Simulation:
     actors: list[Actor] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
     moves_atomically: bool = True
+    merge_on_read: bool = False
 
     def __post_init__(self) -> None:
-        self.config = _CONFIG
-        self.files.setdefault(PROPERTIES_PATH, (_PROPERTIES, 0.0))
+        self.config = _MERGE_ON_READ if self.merge_on_read else _CONFIG
+        properties = dump_properties(self.config.to_properties()).encode()
+        self.files.setdefault(PROPERTIES_PATH, (properties, 0.0))
         self.files[f"{PARTITION}/{PARTITION_METADATA}"] = (b"", 0.0)
 
     def copy(self) -> Simulation:
@@ -391,6 +394,7 @@ class Simulation:
             set(self.kept),
             set(self.let_go),
             moves_atomically=self.moves_atomically,
+            merge_on_read=self.merge_on_read,
         )
 
     def clock(self) -> float:

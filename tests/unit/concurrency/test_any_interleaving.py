@@ -41,6 +41,8 @@ from .actors import (
     add_reader,
     add_restorer,
     add_sweeper,
+    add_table_compaction_executor,
+    add_table_compactor,
     add_writer,
 )
 from .invariants import check
@@ -62,6 +64,12 @@ SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "reader": add_reader,
     "leased reader": add_leased_reader,
 }
+OF_MERGE_ON_READ: dict[str, Callable[[Simulation, str], None]] = {
+    "clusterer": add_table_compactor,
+    "executor": add_table_compaction_executor,
+}
+"""What stands for services that such a table has not."""
+
 # A draw costs about as much as a storage operation: few of them say all that a step has to know.
 TURNS = st.binary(max_size=8)
 Upsert = tuple[tuple[str, ...], ConflictPolicy, int, bool]
@@ -94,9 +102,9 @@ PAIRS = list(itertools.combinations_with_replacement(sorted(SERVICES), 2))
 
 
 @cache
-def written() -> Simulation:
+def written(*, merge_on_read: bool = False) -> Simulation:
     """A table with three commits, a file group each."""
-    simulation = Simulation()
+    simulation = Simulation(merge_on_read=merge_on_read)
     for keys in ("a", "b", "c"):
         add_writer(simulation, f"first-{keys}", keys)
         simulation.run([])
@@ -117,10 +125,10 @@ class Interleaving(RuleBasedStateMachine):
         self._count = dict.fromkeys(("writer", *SERVICES, "life"), 0)
         self._some_count_as_dead = False
 
-    @initialize(upsert=st.sampled_from(UPSERTS))
-    def a_table(self, upsert: Upsert) -> None:
+    @initialize(upsert=st.sampled_from(UPSERTS), merge_on_read=st.booleans())
+    def a_table(self, upsert: Upsert, merge_on_read: bool) -> None:
         # Hypothesis leaves rules out, each of half of the runs: without a writer a run would show little.
-        self.simulation = written().copy()
+        self.simulation = written(merge_on_read=merge_on_read).copy()
         self.simulation.moves_atomically = self.moves_atomically
         self._begin_upsert(upsert)
 
@@ -134,7 +142,8 @@ class Interleaving(RuleBasedStateMachine):
     def services_begin(self, services: tuple[str, str], turns: bytes) -> None:
         for service in services:
             if self._count[service] < 2:
-                SERVICES[service](self.simulation, self._named(service))
+                of_type = OF_MERGE_ON_READ if self.simulation.merge_on_read else {}
+                of_type.get(service, SERVICES[service])(self.simulation, self._named(service))
         self.go_on(turns)
 
     @rule(number=st.integers(0, 9), turns=TURNS)

@@ -15,7 +15,7 @@ from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.timeline.instant import Action, State
 
-A, B = FileGroupId("p", "a-0"), FileGroupId("p", "b-0")
+A, B, C = (FileGroupId("p", f"{name}-0") for name in "abc")
 
 # Hudi's operation type and the usual priority of every kind of write.
 KINDS = {
@@ -214,3 +214,22 @@ def test_a_write_that_completed_is_what_its_entry_says() -> None:
     assert WriteDescription.of_entry(rollback) == WriteDescription(
         **done, operation="ROLLBACK", state=State.COMPLETED, rolls_back="20260101000003000"
     )
+
+
+@pytest.mark.parametrize("policy", ["raise", "rebase"])
+@pytest.mark.parametrize("state", ["inflight, alive", "completed"])
+def test_a_compaction_and_who_appends_log_files_are_in_nobodys_way(policy: str, state: str) -> None:
+    compaction = write("compaction", "20260101000004000", {A, B}, 400, state)
+    appends = replace(write("ingestion", "20260101000005000", {A, C}, 500, state), appended=frozenset({A, C}))
+    for this, other in ((compaction, appends), (appends, compaction)):
+        assert resolve_conflict(this, other, ConflictPolicy(on_conflict=policy)) is Outcome.PROCEED  # type: ignore[arg-type]
+    (met,) = conflicts_with(
+        compaction,
+        [replace(write("ingestion", "20260101000005000", {A, B}, 500, state), appended=frozenset({A}))],
+        ConflictPolicy(),
+    )
+    assert met.file_groups == {B}
+    (met,) = conflicts_with(
+        appends, [replace(appends, instant="20260101000006000", priority=600)], ConflictPolicy()
+    )
+    assert met.file_groups == {A, C}

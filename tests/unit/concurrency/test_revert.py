@@ -89,7 +89,7 @@ def test_nothing_is_in_the_way_of_a_fresh_rewrite() -> None:
     ("happened", "told"),
     [
         (written_to, "has written to its file groups since"),
-        (being_cleaned, "takes the file groups that it replaced"),
+        (being_cleaned, "takes files that it replaced"),
         (saved, "a savepoint holds it"),
         (archived_up_to_it, "the oldest commit of the active timeline"),
         (cleaned, "which it replaced, are gone"),

@@ -103,7 +103,7 @@ def test_a_downgrade_changes_no_row(copy_of: Callable[[str], str]) -> None:
     assert properties["hoodie.table.precombine.field"] == "txn_ts"
     assert "hoodie.table.ordering.fields" not in properties
     assert properties["hoodie.compaction.payload.class"].endswith(".DefaultHoodieRecordPayload")
-    with pytest.raises(UnsupportedTableError, match="only COPY_ON_WRITE of version 9"):
+    with pytest.raises(UnsupportedTableError, match="only version 9, layout 2 can be written"):
         begin_write(HudiTable.open(location), operation="UPSERT")
     upgrade(location)
     again = parse_properties((Path(location) / ".hoodie/hoodie.properties").read_text())

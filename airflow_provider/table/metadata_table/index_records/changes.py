@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.files import BaseFileReader
+from airflow_provider.table.metadata_table.index_records.logged import logged_column_stats
 from airflow_provider.table.metadata_table.index_records.statistics import (
     column_stats,
     column_stats_as,
@@ -56,8 +57,8 @@ _OF_FOOTERS = frozenset(
 class FileChanges:
     """How the files of a table change.
 
-    :param added: base files that the change adds.
-    :param removed: paths of base files, relative to the table, that no reader sees any more.
+    :param added: base files and log files that the change adds.
+    :param removed: paths of base files and log files, relative to the table, that no reader sees any more.
     :param slices: for every file group in which record keys come or go, the base file that a reader saw
         before and the one that it sees afterwards; None when it sees none. A key that leaves one file group
         and enters another moves.
@@ -141,6 +142,15 @@ def _add_footers(
     of_partition: dict[str, list[ColumnStats]] = {}
     for base_file in change.added if ranges is None else (*change.added, *change.back):
         partition, name = base_file.partition_path, _name(base_file)
+        if base_file.is_log:  # it has no bloom filter: its keys are those of the base file
+            if stats_of is not None or ranges is not None:
+                stats = logged_column_stats(storage, base_file, columns, schema)
+                of_partition.setdefault(partition, []).extend(stats)
+                if stats_of is not None:
+                    stats_of.update(
+                        {column_stats_key(each.column_name, partition, name): each for each in stats}
+                    )
+            continue
         with BaseFileReader(storage, base_file.path, schema) as reader:
             if stats_of is not None or ranges is not None:
                 stats = column_stats(reader.parquet, name, columns)

@@ -21,6 +21,7 @@ import pyarrow as pa
 from airflow_provider.table.file_groups import BaseFile, FileSystemView
 from airflow_provider.table.files import BaseFileReader
 from airflow_provider.table.metadata_table.index_records.changes import Records
+from airflow_provider.table.metadata_table.index_records.logged import logged_column_stats
 from airflow_provider.table.metadata_table.index_records.statistics import (
     column_stats_as,
     kind_of,
@@ -78,12 +79,14 @@ def recomputed_partition_stats(
             columns.setdefault(stats.file_name, []).append(stats.column_name)
     found: Records = {}
     for partition, names in columns.items():
-        there = {each.file_group: each for each in view.base_files(partition)}
-        new = {each.file_group: each for each in added if each.partition_path == partition}
+        new = [each for each in added if each.partition_path == partition]
+        written_anew = {each.file_group for each in new if not each.is_log}
+        seen = (*view.base_files(partition), *view.log_files(partition))
+        there = [each for each in seen if each.file_group not in written_anew]
         is_known = any(partition_stats_key(each, partition) in said for each in names)
-        if there.keys() <= new.keys() and not is_known:
+        if not there and not is_known:
             continue  # the statistics to be logged cover all files already
-        told = (each for file in (there | new).values() for each in _stats(storage, file, names, schema))
+        told = (each for file in (*there, *new) for each in _stats(storage, file, names, schema))
         for stats in partition_stats(partition, told):
             found[partition_stats_key(stats.column_name, partition)] = stats
     return found
@@ -92,5 +95,7 @@ def recomputed_partition_stats(
 def _stats(
     storage: Storage, base_file: BaseFile, columns: Sequence[str], schema: TableSchema
 ) -> list[ColumnStats]:
+    if base_file.is_log:
+        return logged_column_stats(storage, base_file, columns, schema)
     with BaseFileReader(storage, base_file.path, schema) as reader:
         return column_stats_as(reader, base_file.path.rpartition("/")[2], columns)

@@ -9,7 +9,7 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit.publish import publish_head
 from airflow_provider.concurrency.indexes.log_to_indexes import current_indexes
 from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
-from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files.data_file_name import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
 from airflow_provider.table.metadata_table.index_records.changes import FileChanges, records_of
@@ -51,13 +51,13 @@ def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] |
 
 
 def _all_files(table: HudiTable) -> FileChanges:
-    """All committed base files, as if they came at once; the live ones with their record keys."""
+    """All committed data files, as if they came at once; the live ones with their record keys."""
     view, added = _listed(table), []
     for partition in view.all_partitions():
         for status in table.storage.list(partition):
-            parsed = parse_base_file_name(status.name)
-            if parsed is not None and view.shows(parsed[2]):
-                added.append(BaseFile(partition, *parsed, status.path, status.size))
+            parsed = parse_data_file_name(status.name)
+            if parsed is not None and view.shows(parsed.instant):
+                added.append(BaseFile(partition, *parsed[:3], status.path, status.size))
     return FileChanges(tuple(added), (), tuple((None, each) for each in view.all_base_files()))
 
 

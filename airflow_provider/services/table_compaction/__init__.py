@@ -1,0 +1,33 @@
+"""Compaction of merge-on-read tables: what log files say goes into new base files.
+
+Reading begins at ``table_compaction``: it plans under the table lock, and carries a plan out beside writers.
+``table_compaction_plan`` chooses the file groups.
+
+What may be touched: which file groups are chosen. What a plan reads are the files of instants that had
+completed when it was scheduled; what completes later belongs to the next file slice
+(:func:`airflow_provider.concurrency.conflicts.rules.shared_by`).
+"""
+
+from airflow_provider.services.table_compaction.compaction_task import CompactionTask
+from airflow_provider.services.table_compaction.table_compaction import (
+    compact_table,
+    compact_table_when_due,
+    due_table_compactions,
+    pending_table_compactions,
+    preview_table_compaction,
+    run_table_compaction,
+    schedule_table_compaction,
+)
+from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
+
+__all__ = [
+    "CompactionTask",
+    "TableCompactionSettings",
+    "compact_table",
+    "compact_table_when_due",
+    "due_table_compactions",
+    "pending_table_compactions",
+    "preview_table_compaction",
+    "run_table_compaction",
+    "schedule_table_compaction",
+]

@@ -1,0 +1,362 @@
+"""Compaction of a merge-on-read table, beside its writers.
+
+Scheduling and execution are separate: :func:`schedule_table_compaction` leaves a plan on the timeline, and
+:func:`run_table_compaction` carries one out, now or later, in this process or another one. The plan names the
+log files that it reads. Every instant that completes after the plan's requested time belongs to the next file
+slice. So no writer waits for a compaction, and none is in a compaction's way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from airflow_provider.concurrency import (
+    PRIORITIES,
+    CommitLog,
+    HeartbeatSettings,
+    ServicePlan,
+    Writer,
+    begin_planned,
+    pending_instants,
+    rollback_dead_writers,
+    schedule,
+)
+from airflow_provider.concurrency.log import Plan
+from airflow_provider.concurrency.plans import MAX_FAILURES, Service, log_head, stopping_itself
+from airflow_provider.exceptions import (
+    NoSuchInstantError,
+    TableServiceError,
+    UnsupportedTableError,
+    WriteConflictError,
+)
+from airflow_provider.locks import LockProvider, default_lock, open_lock
+from airflow_provider.services.compaction import CompactionResult
+from airflow_provider.services.compaction_plan import CompactionPlan, delta_commits_since
+from airflow_provider.services.table_compaction.compaction_task import CompactionTask
+from airflow_provider.services.table_compaction.table_compaction_plan import (
+    TableCompactionSettings,
+    plan_table_compaction,
+)
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata_table import COMPACT
+from airflow_provider.table.reading import SliceReader
+from airflow_provider.table.timeline import Action, Instant, State, WriteStat, instant_path
+
+log = logging.getLogger(__name__)
+
+
+WriteSlices = Callable[[Sequence[CompactionTask]], list[WriteStat]]
+"""Writes the new base files of some file groups."""
+
+
+# --- scheduling -----------------------------------------------------------------------------
+
+
+def preview_table_compaction(
+    table: HudiTable, settings: TableCompactionSettings | None = None
+) -> CompactionPlan | None:
+    """What :func:`schedule_table_compaction` would plan now if nobody else were at work; writes nothing.
+
+    :param table: a merge-on-read table.
+    :param settings: when it is due, and of what.
+    :return: None when nothing is due.
+    :raises UnsupportedTableError: when the table is no merge-on-read table that is written here.
+    """
+    _check(table)
+    settings = settings or TableCompactionSettings()
+    view = table.view()
+    if delta_commits_since(view.timeline) < settings.delta_commits:
+        return None
+    taken = (_plan_of(table, instant).file_groups() for instant in pending_table_compactions(table))
+    return plan_table_compaction(table, settings, view, frozenset[FileGroupId]().union(*taken))
+
+
+def schedule_table_compaction(
+    table: HudiTable,
+    settings: TableCompactionSettings | None = None,
+    *,
+    priority: int = PRIORITIES["table_service"],
+    lock: LockProvider | None = None,
+) -> str | None:
+    """Plan a compaction, as an instant of its own that anybody can carry out later. Reads no data.
+
+    :param table: a merge-on-read table.
+    :param settings: when it is due, and of what.
+    :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :return: the plan's requested time; None when nothing is due.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises UnsupportedTableError: when the table is no merge-on-read table that is written here.
+    """
+    _check(table)
+    settings = settings or TableCompactionSettings()
+
+    def planner(view: FileSystemView, left_alone: frozenset[FileGroupId]) -> ServicePlan | None:
+        if delta_commits_since(view.timeline) < settings.delta_commits:
+            return None
+        plan = plan_table_compaction(table, settings, view, left_alone)
+        return ServicePlan(plan.file_groups(), plan.to_avro()) if plan else None
+
+    return schedule(
+        table,
+        planner,
+        action=Action.COMPACTION,
+        operation=COMPACT,
+        priority=priority,
+        lock=lock or default_lock(table),
+    )
+
+
+def pending_table_compactions(table: HudiTable, *, idle: bool = False) -> list[str]:
+    """Compaction plans of this package that have neither completed nor been rolled back, oldest first.
+
+    :param table: the table.
+    :param idle: only those that nobody carries out.
+    """
+    pending = {
+        each.instant
+        for each in pending_instants(table)
+        if each.action is Action.COMPACTION and not (idle and each.alive is not None)
+    }
+    if not pending:
+        return []
+    ours = set()
+    for entry in CommitLog(table.storage).backwards():
+        if entry.completion_time < min(pending):
+            break
+        if isinstance(entry, Plan) and entry.instant in pending:
+            ours.add(entry.instant)
+    return sorted(ours)
+
+
+def due_table_compactions(
+    table: HudiTable, settings: TableCompactionSettings | None = None
+) -> dict[str, Any]:
+    """What :func:`compact_table` would do now; nothing is written.
+
+    :param table: a merge-on-read table.
+    :param settings: when one is due, and of what.
+    :return: JSON-able: ``pending`` (requested times of the plans), and ``due``: how much another one would
+        compact, or None.
+    """
+    plan = preview_table_compaction(table, settings)
+    return {"pending": pending_table_compactions(table), "due": plan and plan.to_dict()}
+
+
+# --- execution ------------------------------------------------------------------------------
+
+
+def run_table_compaction(
+    table: HudiTable,
+    instant: str | None = None,
+    *,
+    write: WriteSlices | None = None,
+    at_once: int = 1,
+    lock: LockProvider | None = None,
+    heartbeat: HeartbeatSettings | None = None,
+    is_alive: Callable[[], bool] | None = None,
+) -> CompactionResult | None:
+    """Carry a planned compaction out, as one commit.
+
+    A file group whose base file somebody has written anew since the plan, or taken out, is left as it is.
+
+    :param table: a merge-on-read table.
+    :param instant: the plan's requested time; the oldest one that nobody carries out when None.
+    :param write: writes the base files; in this process, one after the other, when None.
+    :param at_once: file groups that it gets at once.
+    :param lock: the table lock; by the table's options when None.
+    :param heartbeat: how the execution shows that it is alive.
+    :param is_alive: asked before every heartbeat; False gives the compaction up.
+    :return: None when no plan was named, and there is none to carry out.
+    :raises NoSuchInstantError: when the plan that was named does not exist, or was rolled back.
+    :raises WriteConflictError: when somebody else is carrying it out, or every file group was hit.
+    :raises CommitError: when the compaction ended otherwise without a commit.
+    :raises UnsupportedTableError: when the table is no merge-on-read table that is written here.
+    """
+    _check(table)
+    table.merge_semantics  # noqa: B018 - refuses what is merged in a way that is not known here
+    if instant is not None and (done := _result(table, instant)) is not None:
+        return done
+    lock = lock or open_lock(table.hudi_options.lock, table.storage)
+    writer = _begin(table, instant, lock, heartbeat, is_alive)
+    if writer is None:
+        return None
+    with writer:
+        plan = _plan_of(table, writer.instant)
+        stats = _written(table, writer, plan, write or _write_in_process, at_once)
+        committed = writer.commit(
+            stats, parts=[frozenset({FileGroupId(stat.partition_path, stat.file_id)}) for stat in stats]
+        )
+    result = _result(table, committed.instant)
+    if result is None:
+        raise WriteConflictError(
+            f"table {table.location}: compaction {committed.instant} was undone right after its commit; run "
+            "it again",
+            instant=committed.instant,
+        )
+    told = "table %s: compaction %s of %d file groups"
+    log.info(told, table.location, result.instant, result.file_groups)
+    return result
+
+
+def compact_table(
+    table: HudiTable,
+    settings: TableCompactionSettings | None = None,
+    *,
+    lock: LockProvider | None = None,
+    max_failures: int | None = MAX_FAILURES,
+) -> list[CompactionResult]:
+    """Keep log files few: carry out what is planned, then plan and run what is due.
+
+    :param table: a merge-on-read table.
+    :param settings: when one is due, and of what.
+    :param lock: the table lock; by the table's options when None.
+    :param max_failures: failures in a row after which compaction stops itself on the table; None never.
+    :return: one a compaction, the new one last; empty when nothing was due.
+    :raises ServiceStoppedError: when compaction failed too often on this table.
+    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises WriteConflictError: when every file group of a plan was hit.
+    :raises UnsupportedTableError: when the table is no merge-on-read table that is written here.
+    """
+    _check(table)
+    lock = lock or open_lock(table.hudi_options.lock, table.storage)
+    with stopping_itself(table, Service.TABLE_COMPACTION, lambda: _input(table), max_failures):
+        rollback_dead_writers(table)
+        found = [
+            _run_or_leave(table, instant, lock) for instant in pending_table_compactions(table, idle=True)
+        ]
+        if (instant := schedule_table_compaction(table, settings, lock=lock)) is not None:
+            found.append(_run_or_leave(table, instant, lock))
+    return [each for each in found if each is not None]
+
+
+def compact_table_when_due(table: HudiTable, *, lock: LockProvider | None = None) -> None:
+    """What follows a load of a table with ``hoodie.compact.inline``: a compaction, where one is due.
+
+    A failure is logged, and of no other consequence: the load is done.
+
+    :param table: the table.
+    :param lock: the table lock.
+    """
+    said = table.hudi_options.values
+    if not table.is_merge_on_read or not said.get("hoodie.compact.inline", False):
+        return
+    every = said.get("hoodie.compact.inline.max.delta.commits")
+    settings = TableCompactionSettings() if every is None else TableCompactionSettings(delta_commits=every)
+    try:
+        compact_table(table, settings, lock=lock)
+    except (TableServiceError, OSError) as error:
+        log.warning("table %s could not be compacted now: %s", table.location, error)
+
+
+def _check(table: HudiTable) -> None:
+    table.check_writable()
+    if not table.is_merge_on_read:
+        raise UnsupportedTableError(
+            f"table {table.location} is {table.config.table_type}: it has no log files to be compacted",
+            location=table.location,
+        )
+
+
+def _begin(
+    table: HudiTable,
+    instant: str | None,
+    lock: LockProvider,
+    heartbeat: HeartbeatSettings | None,
+    is_alive: Callable[[], bool] | None,
+) -> Writer | None:
+    if instant is not None:
+        return begin_planned(table, instant, lock=lock, heartbeat=heartbeat, is_alive=is_alive)
+    rollback_dead_writers(table)  # plans of dead executors are no plans any more
+    for each in pending_table_compactions(table, idle=True):
+        try:
+            return begin_planned(table, each, lock=lock, heartbeat=heartbeat, is_alive=is_alive)
+        except (NoSuchInstantError, WriteConflictError) as error:
+            log.info("%s", error)  # somebody else was faster
+    return None
+
+
+def _write_in_process(tasks: Sequence[CompactionTask]) -> list[WriteStat]:
+    return [task.run(f"{task.number}-0-0") for task in tasks]
+
+
+def _written(
+    table: HudiTable, writer: Writer, plan: CompactionPlan, write: WriteSlices, at_once: int
+) -> list[WriteStat]:
+    """The new base files of all file groups that nobody has written anew since the plan.
+
+    :raises WriteConflictError: when that leaves none.
+    """
+    schema, shown = table.schema_on(writer.schema_timeline), writer.view.shown
+    reader = SliceReader(table.storage, table.config, schema, table.merge_semantics, shown)
+    tasks = [
+        CompactionTask(reader, writer.instant, operation, number)
+        for number, operation in enumerate(plan.operations)
+    ]
+    stats: list[WriteStat] = []
+    conflict: WriteConflictError | None = None
+    for begin in range(0, len(tasks), at_once):
+        chosen = []
+        for task in tasks[begin : begin + at_once]:
+            try:
+                writer.check({task.file_group})
+            except WriteConflictError as error:
+                conflict = error
+                log.info("compaction %s leaves %s out: %s", writer.instant, task.file_group, error)
+            else:
+                chosen.append(task)
+        stats += write(chosen)
+        writer.tell(f"{min(begin + at_once, len(tasks))} of {len(tasks)} file groups done")
+    if not stats and conflict is not None:
+        raise conflict
+    return stats
+
+
+def _run_or_leave(table: HudiTable, instant: str, lock: LockProvider) -> CompactionResult | None:
+    """Carry a plan out, unless somebody else has taken it in this moment."""
+    try:
+        return run_table_compaction(table, instant, lock=lock)
+    except NoSuchInstantError as error:
+        log.info("%s", error)
+        return None
+
+
+def _plan_of(table: HudiTable, instant: str) -> CompactionPlan:
+    path = instant_path(Instant(instant, Action.COMPACTION, State.REQUESTED))
+    try:
+        plan = CompactionPlan.from_avro(table.storage.read(path))
+    except FileNotFoundError:
+        plan = None
+    if plan is None:
+        raise NoSuchInstantError(
+            f"table {table.location}: there is no compaction plan {instant} of this package: it was "
+            "completed, rolled back, or never was; schedule one",
+            instant=instant,
+        )
+    return plan
+
+
+def _result(table: HudiTable, instant: str) -> CompactionResult | None:
+    """What a compaction says of itself once it has completed."""
+    found = table.find_commit(instant)
+    if found is None:
+        return None
+    completed, metadata = found
+    stats = metadata.write_stats
+    return CompactionResult(
+        instant,
+        completed.completion_time or "",
+        tuple(sorted({stat.partition_path for stat in stats})),
+        len(stats),
+        sum(stat.num_writes for stat in stats),
+        sum(stat.file_size for stat in stats),
+    )
+
+
+def _input(table: HudiTable) -> str:
+    """What the next compaction works on."""
+    pending = pending_table_compactions(table)
+    return f"compaction {pending[0]}" if pending else log_head(table)

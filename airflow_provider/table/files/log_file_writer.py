@@ -1,0 +1,184 @@
+"""Writing a log file of a merge-on-read table: new versions of records, and deleted keys.
+
+One write appends one log file to a file group, which no other write touches. The new versions are a Parquet
+block, which is one Parquet file: its footer has the statistics that the indexes keep. Source:
+``HoodieAppendHandle``, ``HoodieParquetDataBlock`` and ``HoodieDeleteBlock`` of Apache Hudi.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider.exceptions import InvalidInputError, UnsupportedTableError
+from airflow_provider.table.files.base_file_reader import FOOTER_AVRO_SCHEMA
+from airflow_provider.table.files.base_file_writer import sequence_numbers
+from airflow_provider.table.files.column_properties import with_statistics
+from airflow_provider.table.files.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
+from airflow_provider.table.files.log_records import DeletedRecord, WrappedValue, encode_deletes
+from airflow_provider.table.files.markers import MarkerType, write_marker
+from airflow_provider.table.schema import (
+    arrow_to_avro,
+    conform,
+    with_meta_columns,
+    without_meta_columns,
+)
+from airflow_provider.table.storage import Storage, storage_full_errors
+
+
+@dataclass(frozen=True)
+class WrittenLogFile:
+    """A finished log file.
+
+    :param path: path relative to the table.
+    :param size: bytes.
+    :param rows: new versions in it.
+    :param deletes: deleted keys in it.
+    """
+
+    path: str
+    size: int
+    rows: int
+    deletes: int
+
+    @property
+    def name(self) -> str:
+        """The file's name, without its folder."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class LogFileWriter:
+    """Writes one log file under its final name. It is visible only once a commit names it.
+
+    :param storage: the table's storage.
+    :param partition_path: the file's partition.
+    :param file_id: the file group.
+    :param write_token: ``<task partition>-<stage>-<attempt>``, which distinguishes task attempts.
+    :param instant: requested time of the commit.
+    :param schema: the table's data columns.
+    :param table_name: names the Avro record of the schema in the blocks' headers.
+    """
+
+    storage: Storage
+    partition_path: str
+    file_id: str
+    write_token: str
+    instant: str
+    schema: pa.Schema
+    table_name: str = "hoodie_source"
+
+    def write(
+        self, rows: pa.Table, record_keys: pa.Array, deleted: Sequence[DeletedRecord] = ()
+    ) -> WrittenLogFile:
+        """Write the file, after its marker.
+
+        :param rows: new versions of records, one a key; columns as
+            :func:`~airflow_provider.table.schema.conform` takes them.
+        :param record_keys: their keys, in the same order.
+        :param deleted: keys whose records end.
+        :raises IncompatibleSchemaError: when a value does not fit into its column.
+        :raises StorageFullError: when there is no room for it.
+        """
+        columns = with_meta_columns(without_meta_columns(self.schema))
+        text = arrow_to_avro(columns, self.table_name)
+        header: dict[int, str] = {HeaderKey.SCHEMA: text}
+        blocks = []
+        if rows.num_rows:
+            content = self._parquet(conform(rows, self.schema), record_keys, columns, text)
+            blocks.append((BlockType.PARQUET_DATA, content))
+        if deleted:
+            blocks.append((BlockType.DELETE, encode_deletes(deleted)))
+        data = b"".join(
+            encode_log_block(kind, content, instant=self.instant, header=header) for kind, content in blocks
+        )
+        name = str(LogFileName(self.file_id, self.instant, 1, self.write_token))
+        path = f"{self.partition_path}/{name}".lstrip("/")
+        write_marker(self.storage, self.instant, path, MarkerType.APPEND)
+        with storage_full_errors(self.storage, path):
+            self.storage.put(path, data)
+        return WrittenLogFile(path, len(data), rows.num_rows, len(deleted))
+
+    def _parquet(self, rows: pa.Table, keys: pa.Array, columns: pa.Schema, avro_schema: str) -> bytes:
+        count = rows.num_rows
+        prefix = f"{self.instant}_{self.write_token.partition('-')[0]}_".encode()
+        meta = [
+            pa.repeat(self.instant, count),
+            sequence_numbers(prefix, 0, count),
+            keys.cast(pa.string()),
+            pa.repeat(self.partition_path, count),
+            pa.repeat(self.file_id, count),  # as in the JVM's: the name of the file is that of its slice
+        ]
+        table = pa.Table.from_arrays([*meta, *rows.columns], schema=columns)
+        sink = io.BytesIO()
+        with pq.ParquetWriter(
+            sink,
+            columns,
+            compression="snappy",
+            write_statistics=sorted(with_statistics(table)),
+            store_schema=False,
+        ) as parquet:
+            parquet.write_table(table)
+            parquet.add_key_value_metadata({FOOTER_AVRO_SCHEMA: avro_schema})
+        return sink.getvalue()
+
+
+def wrapped_ordering_values(
+    names: Sequence[str], columns: Sequence[pa.Array]
+) -> list[WrappedValue | None] | None:
+    """The ordering values of deletes, as a delete block has them.
+
+    :param names: the ordering columns.
+    :param columns: their values, one array a column.
+    :return: one a delete; None where the order of commits decides.
+    :raises UnsupportedTableError: when a column has a type whose values no delete block holds here.
+    :raises InvalidInputError: when a value is null: a delete without a value would win against any row.
+    """
+    if not columns:
+        return None
+    found = []
+    for name, values in zip(names, columns, strict=True):
+        if values.null_count:
+            raise InvalidInputError(
+                f"a row that deletes its record has no value in the ordering column {name!r}: give it one, "
+                "or delete by keys alone (operation='delete', without the column), which always wins",
+                column=name,
+            )
+        wrapper, plain = _wrapping(name, values)
+        found.append([WrappedValue(wrapper, each) for each in plain.to_pylist()])
+    if len(found) == 1:
+        return list(found[0])
+    return [WrappedValue("ArrayWrapper", each) for each in zip(*found, strict=True)]
+
+
+def _wrapping(name: str, values: pa.Array) -> tuple[str, pa.Array]:
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return _wrapping(name, values.cast(kind.value_type))
+    if pa.types.is_date32(kind):
+        return "IntWrapper", values.cast(pa.int32())
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+        return "LongWrapper", values.cast(pa.int64())
+    for is_a, wrapper in _WRAPPERS:
+        if is_a(kind):
+            return wrapper, values
+    raise UnsupportedTableError(
+        f"the ordering column {name!r} is {kind}: rows that delete their record are not written to log files "
+        "with ordering values of that type; delete by keys alone (operation='delete', without the column)",
+        column=name,
+    )
+
+
+_WRAPPERS = (
+    (pa.types.is_boolean, "BooleanWrapper"),
+    (pa.types.is_int64, "LongWrapper"),
+    (pa.types.is_integer, "IntWrapper"),
+    (pa.types.is_float64, "DoubleWrapper"),
+    (pa.types.is_floating, "FloatWrapper"),
+    (pa.types.is_string, "StringWrapper"),
+    (pa.types.is_large_string, "StringWrapper"),
+)

@@ -1,0 +1,49 @@
+"""Sequences of operations on a merge-on-read table, held against a dict; run by whoever writes."""
+
+from __future__ import annotations
+
+import random
+
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.cleaning.cleaning import clean
+from airflow_provider.services.table_compaction.table_compaction import compact_table
+from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
+from airflow_provider.table.timeline import Action
+from tests.ingestion_contract.lake import KIB, Lake
+from tests.ingestion_contract.model import SCHEMA, Model, batch_of, compare, in_effect
+
+
+def operations_one_after_the_other(lake: Lake, seed: int, steps: int) -> None:
+    """Operations, compactions and cleans, each held against a dict and against hudi-rs.
+
+    :param lake: makes the table; who writes is its own.
+    :param seed: of what is done.
+    :param steps: how many.
+    """
+    rng = random.Random(seed)
+    ordered = seed in (2, 3)
+    table = lake.create(
+        SCHEMA,
+        record_key=["a"],
+        partition_by=["p"] if seed != 1 else [],
+        ordering_field="ts" if ordered else None,
+        table_type="merge_on_read",
+    )
+    model = Model(["a"], seed != 1, ordered)
+    operations = ["upsert"] * 6 + ["delete"] * 3 + ["insert", "bulk_insert", "insert_overwrite"]
+    operations += ["compact"] * 2 + ["clean"]
+    for step in range(steps):
+        operation = "bulk_insert" if step == 0 else rng.choice(operations)
+        if operation == "compact":
+            compact_table(
+                table.table, TableCompactionSettings(delta_commits=1, max_io_bytes=rng.choice([None, 1]))
+            )
+        elif operation == "clean":
+            clean(table.table, Retention("KEEP_LATEST_COMMITS", 20))
+        elif batch := batch_of(rng, model, operation, step):
+            model.apply(operation, in_effect(batch, model, operation))
+            small = {"target_file_size": 12 * KIB, "small_file_limit": rng.choice([0, 0, 8 * KIB])}
+            table.ingest(operation, batch, **small)
+        compare(table, model, f"seed {seed}, step {step}: {operation}")
+        table.check_readers(None, table.rows())
+    assert any(each.action is Action.COMMIT for each in table.table.timeline().commits())
