@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ from airflow_provider.metastore.thrift.url import ThriftUrl, is_thrift_url, pars
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+
+log = logging.getLogger(__name__)
 
 # Executors of Airflow's providers that run tasks on other machines, by their class names or modules.
 _ELSEWHERE = re.compile(r"Celery|Kubernetes|Ecs|Batch|Lambda|Edge", re.IGNORECASE)
@@ -159,10 +163,7 @@ class MetastoreHook(BaseHook):
     def _url(self, connection: Connection | None) -> URL | ThriftUrl:
         if connection is None:
             _check_one_machine()
-            self.log.info(
-                "no connection %s: the metastore is the file %s of this machine",
-                *(self.default_conn_name, _embedded_database()),
-            )
+            _tell_embedded(_embedded_database())
             return URL.create("sqlite", database=str(_embedded_database()))
         extras = read_extras(connection, self.conn_type)
         try:
@@ -228,6 +229,13 @@ def _given_url(connection: Connection, extras: Mapping[str, Any]) -> URL | Thrif
 
 def _embedded_database() -> Path:
     return Path(get_airflow_home()) / "table_services" / "metastore.db"
+
+
+@cache
+def _tell_embedded(file: Path) -> None:
+    """Name the metastore that stands in for the connection, once a process."""
+    told = "no connection %s: the metastore is the file %s of this machine"
+    log.info(told, MetastoreHook.default_conn_name, file)
 
 
 def _check_one_machine() -> None:

@@ -364,7 +364,7 @@ class IngestOperator(DeferrableWrite):
             except SparkNeededError as error:
                 if choice().is_asked_for:
                     raise
-                self.log.info("engine spark: %s", error)
+                self.log.info("engine spark: %s", error.details.get("reason", error))
             return self._run(self._spark_job(operation), begun, storage)
 
         return managed.run(write, prepare=first)

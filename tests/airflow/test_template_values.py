@@ -73,12 +73,15 @@ def test_a_load_that_cannot_work_begins_nothing(metastore, table, source, connec
 
 
 class TestEmbeddedMetastore:
-    def test_it_is_named_in_the_log_and_only_made_by_who_writes(self, monkeypatch, tmp_path, capfd):
+    def test_it_is_named_in_the_log_and_only_made_by_who_writes(self, monkeypatch, tmp_path, caplog):
         monkeypatch.setattr("airflow_provider.hooks.metastore.get_airflow_home", lambda: str(tmp_path))
-        with pytest.raises(NoSuchObjectError, match="there is no such database yet"):
+        with (
+            caplog.at_level("INFO", "airflow_provider.hooks.metastore"),
+            pytest.raises(NoSuchObjectError, match="there is no such database yet"),
+        ):
             TableHook().resolve("lake.flights")
         file = tmp_path / "table_services" / "metastore.db"
-        assert f"the metastore is the file {file} of this machine" in "".join(capfd.readouterr())
+        assert f"the metastore is the file {file} of this machine" in caplog.text
         assert not file.parent.exists()
         MetastoreHook().get_metastore()
         assert file.exists()

@@ -89,14 +89,14 @@ def write_files(
     :param table: its table.
     """
     if reason := _why_not(job.source):
-        raise SparkNeededError(f"source {job.source}: {reason}; read it with engine='spark'")
+        raise _spark_needed(job, reason)
     began = time.monotonic()
     columns = table.schema
     try:
         found = find_files(job.source, job.storage_options)
         data = _read(found, job.source, columns)
     except SparkNeededError as error:
-        raise SparkNeededError(f"source {job.source}: {error}; read it with engine='spark'") from error
+        raise _spark_needed(job, str(error)) from error
     log.info(
         "source %s read: %s, %s bytes, %d rows, in %.1f s",
         *(job.source, found, f"{found.size:,}", data.num_rows, time.monotonic() - began),
@@ -108,6 +108,10 @@ def write_files(
     data = conform(data, as_coarse_as(data.schema, columns))
     rows = ArrowRows.of(job, table, data)
     return write_rows(job, table, rows, lock=lock, is_alive=is_alive)
+
+
+def _spark_needed(job: IngestJob, reason: str) -> SparkNeededError:
+    return SparkNeededError(f"source {job.source}: {reason}; read it with engine='spark'", reason=reason)
 
 
 def choose_engine_for(
