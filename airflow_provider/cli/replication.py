@@ -59,6 +59,9 @@ def replicate(
     threads: Annotated[int, typer.Option(help="Files that are copied at once.")] = 8,
     megabytes_per_second: Annotated[float | None, typer.Option(help="Copy no faster than this.")] = None,
     checksum: Annotated[bool, typer.Option(help="Compare contents after the copy, besides sizes.")] = True,
+    lease: Annotated[
+        float, typer.Option(help="Seconds for which the next replicator waits after the death of this one.")
+    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Bring databases of one metastore into another one, with their tables' data, under the same ids."""
@@ -67,7 +70,7 @@ def replicate(
     if not as_json:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
     rate = None if megabytes_per_second is None else megabytes_per_second * 1e6
-    settings = ReplicationSettings(CopySettings(threads, checksum, rate))
+    settings = ReplicationSettings(CopySettings(threads, checksum, rate), lease_seconds=lease)
     given = _policy(policy, database, location)
     with ExitStack() as opened:
         metastores = _open(source, opened), _open(target, opened)

@@ -33,12 +33,21 @@ def new_database() -> str:
     return f"{folder}/new.db"
 
 
+def database_of_lake(root: Path, url: str | None = None) -> Metastore:
+    """A metastore with a database ``lake``: in a new SQLite file, or in the new database of the URL."""
+    if url is None:
+        shutil.copy(new_database(), root / "metastore.db")
+        return open_metastore(f"sqlite:///{root}/metastore.db")
+    made: Metastore = open_metastore(url)
+    made.create_database("lake")
+    return made
+
+
 class Lake:
     """Two registered tables, and writes in and outside of transactions."""
 
-    def __init__(self, root: Path) -> None:
-        shutil.copy(new_database(), root / "metastore.db")
-        self.metastore: Metastore = open_metastore(f"sqlite:///{root}/metastore.db")
+    def __init__(self, root: Path, url: str | None = None) -> None:
+        self.metastore: Metastore = database_of_lake(root, url)
         self.tables = {name: self._create(root, name) for name in ("trips", "riders")}
 
     def _create(self, root: Path, name: str) -> HudiTable:

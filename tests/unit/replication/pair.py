@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 from hudi import HudiTableBuilder
 
-from airflow_provider.metastore import Metastore, ValidWriteIdList, open_metastore
+from airflow_provider.metastore import Metastore, ValidWriteIdList
 from airflow_provider.metastore.replication import mapped_txns
 from airflow_provider.replication import Pass, ReplicationPolicy, ReplicationSettings, Replicator
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.timeline import newest_archived
-from tests.unit.concurrency.transactional_lake import Lake, new_database, rows_of
+from tests.unit.concurrency.transactional_lake import Lake, database_of_lake, rows_of
 
 META = ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_file_name"]
 
@@ -23,14 +22,13 @@ META = ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_h
 class Pair:
     """A source with tables ``lake.trips`` and ``lake.riders``, and its target ``lake_copy``."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, source_url: str | None = None, target_url: str | None = None) -> None:
         self.root = root
         (root / "source").mkdir()
         (root / "target").mkdir()
-        self.lake = Lake(root / "source")
+        self.lake = Lake(root / "source", source_url)
         self.source = self.lake.metastore
-        shutil.copy(new_database(), root / "target" / "metastore.db")
-        self.target: Metastore = open_metastore(f"sqlite:///{root}/target/metastore.db")  # type: ignore[assignment]
+        self.target: Metastore = database_of_lake(root / "target", target_url)
         self.policy = ReplicationPolicy("dr", {"lake": "lake_copy"}, {f"{root}/source": f"{root}/target"})
 
     def replicator(
