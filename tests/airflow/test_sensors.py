@@ -41,7 +41,7 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.metastore import Column
+from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
 from airflow_provider.services.cleaning.clean_plan import Retention
 from airflow_provider.services.cleaning.cleaning import schedule_clean
@@ -384,11 +384,19 @@ class TestNotificationLogCatchup:
     def test_a_metastore_that_comes_back_in_time_is_waited_for(
         self, connect, metastore, tmp_path, monkeypatch
     ):
-        blocker = tmp_path / "blocker"
-        blocker.touch()
-        url = f"sqlite:///{blocker}/metastore.db"
+        folder, aside = tmp_path / "disk", tmp_path / "aside"
+        url = f"sqlite:///{folder}/metastore.db"
+        open_metastore(url).close()
+        folder.rename(aside)
+        folder.touch()
+
+        def comes_back(seconds):
+            if aside.exists():
+                folder.unlink()
+                aside.rename(folder)
+
         connect("table_metastore_default", conn_type="table_metastore", extra=json.dumps({"url": url}))
-        monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: blocker.unlink(missing_ok=True))
+        monkeypatch.setattr("tenacity.nap.time.sleep", comes_back)
         sensor = NotificationLogCatchupSensor(task_id="t", until=0)
         assert sensor.execute({}) == {"event_id": 0, "consumers": {}}
 

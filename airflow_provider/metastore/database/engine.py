@@ -106,7 +106,11 @@ def database_exists(url: str) -> bool:
     :raises InvalidInputError: see :func:`parse_url`.
     """
     parsed = parse_url(url)
-    return parsed.get_backend_name() != "sqlite" or Path(parsed.database or "").exists()
+    if parsed.get_backend_name() != "sqlite":
+        return True
+    path = Path(parsed.database or "")
+    # Where a folder cannot be looked into, as when its disk is away, opening the database tells why.
+    return path.exists() or any(each.exists() and not each.is_dir() for each in path.parents)
 
 
 def mask_url(url: URL) -> str:
