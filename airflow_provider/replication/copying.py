@@ -59,18 +59,26 @@ class Copier:
         self._lock = threading.Lock()
         self._free_at = 0.0
 
-    def copy(self, source: Storage, target: Storage, files: Iterable[tuple[str, int | None]]) -> int:
+    def copy(
+        self,
+        source: Storage,
+        target: Storage,
+        files: Iterable[tuple[str, int | None]],
+        *,
+        anew: bool = False,
+    ) -> int:
         """Copy files that are not there yet; one of the same name and size is there.
 
         :param source: the table's storage at the source.
         :param target: its storage at the target.
         :param files: paths relative to both, with the size that the source's timeline tells; None for one of
             which it tells none.
+        :param anew: whether to copy what is there, too.
         :return: the bytes that were copied.
         :raises ReplicationError: when a file of the source is missing, or has another size; names it.
         """
         wanted = dict(files)
-        missing = [path for path, size in wanted.items() if not _is_there(target, path, size)]
+        missing = [path for path, size in wanted.items() if anew or not _is_there(target, path, size)]
         if not missing:
             return 0
         before, began, told = self.bytes_copied, time.monotonic(), time.monotonic()

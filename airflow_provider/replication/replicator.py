@@ -19,7 +19,6 @@ from airflow_provider.exceptions import (
     EventsExpiredError,
     InvalidInputError,
     NoSuchObjectError,
-    ReplicationError,
     ReplicationLeaseError,
     TableServiceError,
 )
@@ -28,7 +27,6 @@ from airflow_provider.metastore import (
     EventType,
     Metastore,
     NotificationEvent,
-    TableInfo,
     ValidWriteIdList,
 )
 from airflow_provider.metastore.catalog import as_replicator
@@ -52,8 +50,9 @@ from airflow_provider.metastore.replication import (
 )
 from airflow_provider.metastore.transactions import last_write_id
 from airflow_provider.replication.copying import Copier, CopySettings
-from airflow_provider.replication.hudi_tables import TableReplication, is_hudi_table
+from airflow_provider.replication.hudi_tables import is_hudi_table
 from airflow_provider.replication.policy import ReplicationPolicy
+from airflow_provider.replication.table_data import TableData
 from airflow_provider.table.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -66,6 +65,12 @@ CONSUMER = "replication-{policy}"
 _TXN_EVENTS = frozenset(
     {EventType.OPEN_TXN, EventType.ALLOC_WRITE_ID, EventType.COMMIT_TXN, EventType.ABORT_TXN}
 )
+
+
+_ABOUT_FILES = frozenset(
+    {EventType.ALTER_TABLE, EventType.ADD_PARTITION, EventType.ALTER_PARTITION, EventType.INSERT}
+)
+"""After which the files of a table may be others that has no transactions."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,16 @@ class Replicator:
         self.step = step
         self.scope = policy.scope
         self.owner = f"{socket.gethostname()}:{uuid.uuid4().hex[:8]}"
-        self._copier = Copier(self.settings.copy, step)
+        self._copier = Copier(self.settings.copy, lambda name: self.step(name))
+        self._data = TableData(
+            policy,
+            self.source,
+            self.target,
+            self._copier,
+            count=self._count,
+            step=lambda name: self.step(name),
+            patience=self.settings.patience_seconds,
+        )
 
     def status(self) -> Replication:
         """How far the replication is.
@@ -295,6 +309,8 @@ class Replicator:
             self._bring_data(int(event.message["txnid"]))
         elif event.event_type == EventType.CREATE_TABLE:
             self._bring_new_table(event)
+        elif event.event_type in _ABOUT_FILES and event.database in self.scope.databases:
+            self._data.bring_files_of(event)
         self.step(f"apply {event.event_type} {event.event_id}")
         name = self.policy.name
 
@@ -330,7 +346,7 @@ class Replicator:
                 continue
             table = self.target.get_table(write.database, write.table)
             seen = self.target.valid_write_id_list(write.database, write.table)
-            self._bring_table(table, seen.with_committed(write.write_id), mapped)
+            self._data.bring(table, seen.with_committed(write.write_id), mapped)
 
     def _bring_services(self) -> None:
         """Bring what no event tells of: clusterings, restores, indexes, and commits without a transaction."""
@@ -339,8 +355,9 @@ class Replicator:
             with suppress(NoSuchObjectError):
                 for name in self.target.list_tables(database):
                     table = self.target.get_table(database, name)
-                    seen = self.target.valid_write_id_list(database, name)
-                    self._bring_table(table, seen, mapped)
+                    if table.location and is_hudi_table(Storage(table.location, self.policy.target_options)):
+                        seen = self.target.valid_write_id_list(database, name)
+                        self._data.bring(table, seen, mapped)
 
     def _bring_new_table(self, event: NotificationEvent) -> None:
         """Create a table's folder, and bring what it held when it was registered."""
@@ -353,38 +370,7 @@ class Replicator:
         seen = ValidWriteIdList(f"{database}.{source.name}", last)
         target = self.scope.table(source)
         if target is not None:
-            self._bring_table(target, seen, {})
-
-    def _bring_table(self, table: TableInfo, seen: ValidWriteIdList, mapped: dict[int, int]) -> None:
-        """Bring one table's data to the target.
-
-        :param table: as the target has it.
-        """
-        source = Storage(self.policy.source_location(table.location), self.policy.source_options)
-        target = Storage(table.location, self.policy.target_options)
-        if not is_hudi_table(source):
-            if is_hudi_table(target) and self._is_registered(source.root):
-                raise ReplicationError(
-                    f"table {table.full_name}: {source.root} is no Hudi table any more, and the source's "
-                    "metastore still has it; restore it, or drop it there",
-                    table=table.full_name,
-                )
-            return
-        before = self._copier.bytes_copied
-        replication = TableReplication(
-            source,
-            target,
-            self.policy.name,
-            self._copier,
-            target_txn=mapped.get,
-            step=self.step,
-            patience=self.settings.patience_seconds,
-        )
-        try:
-            replication.run(seen)
-        finally:
-            if copied := self._copier.bytes_copied - before:
-                self._write(lambda connection: add_bytes(connection, self.policy.name, copied))
+            self._data.bring(target, seen, {})
 
     # --- bootstrap --------------------------------------------------------------------------------
 
@@ -403,7 +389,9 @@ class Replicator:
             self.step(f"bootstrap {each.table.full_name}")
             target = self.scope.table(each.table)
             if target is not None:
-                self._bring_table(target, each.write_ids, mapped)
+                self._data.bring(target, each.write_ids, mapped)
+            if target is not None and target.location:
+                self._data.bring_partitions_elsewhere(each)
         self.step("bring the catalog over")
         self._write(lambda connection: bring_over(connection, state, self.scope))
         self.step("bootstrapped")
@@ -415,18 +403,11 @@ class Replicator:
         with as_replicator():
             return self.target.engine.write(operation)
 
+    def _count(self, copied: int) -> None:
+        self._write(lambda connection: add_bytes(connection, self.policy.name, copied))
+
     def _is_applied(self, event: NotificationEvent) -> bool:
         return (self.status().event_id or 0) >= event.event_id
-
-    def _is_registered(self, location: str) -> bool:
-        plain = location.removeprefix("file://").rstrip("/")
-        for database in self.scope.databases:
-            with suppress(NoSuchObjectError):
-                for name in self.source.list_tables(database):
-                    table = self.source.get_table(database, name)
-                    if table.location.removeprefix("file://").rstrip("/") == plain:
-                        return True
-        return False
 
     def _register_consumer(self) -> None:
         name, expiry = CONSUMER.format(policy=self.policy.name), self.settings.patience_seconds

@@ -56,6 +56,8 @@ class Scope:
 
         :raises InvalidInputError: when the policy says nothing of it.
         """
+        if not location:  # of a view
+            return location
         plain = location.removeprefix("file://").rstrip("/")
         for before in sorted(self.locations, key=len, reverse=True):
             root = before.removeprefix("file://").rstrip("/")
@@ -238,12 +240,19 @@ def _insert(connection: Connection, message: Mapping[str, Any], scope: Scope) ->
         return
     described = message.get("ptnObjJson")
     insertion = Insertion(
-        [scope.location(file) for file in message["files"]],
+        [_file(file, scope) for file in message["files"]],
         None if described is None else decode_partition(described).values,
         message["replace"] == "true",
     )
     write_id = decode_write_id(message["tableObjJson"])
     partitions.append_insert_events(connection, *place, [insertion], write_id=lambda _: write_id)
+
+
+def _file(file: str, scope: Scope) -> str:
+    try:
+        return scope.location(file)
+    except InvalidInputError:
+        return file  # whatever a client has told
 
 
 def _create_function(connection: Connection, message: Mapping[str, Any], scope: Scope) -> None:

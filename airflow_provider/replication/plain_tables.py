@@ -1,0 +1,48 @@
+"""Tables that are no Hudi tables: their files are made the same at the target.
+
+They have no timeline that says which files belong together, so a reader of the target may see a part of what
+an INSERT has added for a moment, as one of the source may. Of a transactional table of Hive the folders tell
+by their names which write id they belong to; those of transactions that were not committed are left out.
+"""
+
+from __future__ import annotations
+
+import re
+
+from airflow_provider.replication.copying import Copier
+from airflow_provider.table.file_groups import ValidWriteIds
+from airflow_provider.table.storage import FileStatus, Storage
+
+# AcidUtils: base_N, delta_N_M, delete_delta_N_M, each perhaps with a statement's number or a visibility txn.
+_OF_WRITE_ID = re.compile(r"(?:^|/)(?:base_|(?:delete_)?delta_\d+_)(\d+)(?:_[^/]*)?/")
+
+
+def bring_files(
+    source: Storage, target: Storage, copier: Copier, valid_write_ids: ValidWriteIds | None = None
+) -> None:
+    """Copy the files of a folder that the target lacks, or has otherwise, and delete those it has too many.
+
+    :param source: the table's or the partition's storage at the source; nothing happens when it is not there.
+    :param target: its storage at the target.
+    :param copier: copies files.
+    :param valid_write_ids: those that a reader sees, of a transactional table of Hive; all when None.
+    :raises ReplicationError: when a file is gone before it is copied; names it.
+    """
+    if source.stat("") is None:
+        return
+    wanted = {each.path: each for each in source.list("", recursive=True) if _is_seen(each, valid_write_ids)}
+    there = {each.path: each for each in target.list("", recursive=True)}
+    anew = [path for path, each in wanted.items() if path in there and _differs(each, there[path])]
+    copier.copy(source, target, ((path, None) for path in wanted if path not in there))
+    copier.copy(source, target, ((path, None) for path in anew), anew=True)
+    for path in there.keys() - wanted.keys():
+        target.delete(path)
+
+
+def _is_seen(file: FileStatus, valid_write_ids: ValidWriteIds | None) -> bool:
+    found = _OF_WRITE_ID.search(file.path)
+    return found is None or valid_write_ids is None or valid_write_ids.is_valid(int(found[1]))
+
+
+def _differs(source: FileStatus, target: FileStatus) -> bool:
+    return source.size != target.size or source.modified > target.modified

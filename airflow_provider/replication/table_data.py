@@ -1,0 +1,133 @@
+"""The data of tables: whatever a table is, what belongs to a moment of the source comes to the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from airflow_provider.exceptions import NoSuchObjectError, ReplicationError
+from airflow_provider.metastore import Metastore, NotificationEvent, TableInfo, ValidWriteIdList
+from airflow_provider.metastore.model import NO_WRITE_ID, decode_partition, decode_table, decode_write_id
+from airflow_provider.metastore.replication import TableState
+from airflow_provider.replication.copying import Copier
+from airflow_provider.replication.hudi_tables import TableReplication, is_hudi_table
+from airflow_provider.replication.plain_tables import bring_files
+from airflow_provider.replication.policy import ReplicationPolicy
+from airflow_provider.table.storage import Storage
+
+
+@dataclass
+class TableData:
+    """Brings the data of tables to the target.
+
+    :param policy: what is replicated, and where to.
+    :param source: the source's metastore.
+    :param target: the target's metastore.
+    :param copier: copies files.
+    :param count: told how many bytes were copied.
+    :param step: called with a name before each step; raises to stop.
+    :param patience: see :class:`TableReplication`.
+    """
+
+    policy: ReplicationPolicy
+    source: Metastore
+    target: Metastore
+    copier: Copier
+    count: Callable[[int], None]
+    step: Callable[[str], None]
+    patience: float
+
+    def bring(self, table: TableInfo, seen: ValidWriteIdList, mapped: dict[int, int]) -> None:
+        """Bring one table's data to the target.
+
+        :param table: as the target has it.
+        :param seen: the write ids that a reader of that moment sees.
+        :param mapped: the target's open transactions by those of the source.
+        :raises ReplicationError: when something of it is missing at the source; names it.
+        :raises UnsupportedTableError: when it is a Hudi table that this package does not write.
+        """
+        if not table.location:
+            return  # a view
+        source = Storage(self.policy.source_location(table.location), self.policy.source_options)
+        target = Storage(table.location, self.policy.target_options)
+        if not is_hudi_table(source):
+            if not is_hudi_table(target):
+                self._bring_plain_table(table, source.root, seen)
+            elif self._is_registered(source.root):
+                raise ReplicationError(
+                    f"table {table.full_name}: {source.root} is no Hudi table any more, and the source's "
+                    "metastore still has it; restore it, or drop it there",
+                    table=table.full_name,
+                )
+            return
+        replication = TableReplication(
+            source,
+            target,
+            self.policy.name,
+            self.copier,
+            target_txn=mapped.get,
+            step=self.step,
+            patience=self.patience,
+        )
+        with self._counted():
+            replication.run(seen)
+
+    def _bring_plain_table(self, table: TableInfo, source: str, seen: ValidWriteIdList) -> None:
+        self._bring_files(source, table.location, seen)
+        try:
+            found = self.target.get_partitions(table.database, table.name)
+        except NoSuchObjectError:
+            return  # it is created by the event, and its partitions by later ones
+        for each in found:
+            if not each.location.startswith(f"{table.location.rstrip('/')}/"):
+                self._bring_files(self.policy.source_location(each.location), each.location, seen)
+
+    def bring_files_of(self, event: NotificationEvent) -> None:
+        """Bring the files of a table that is no Hudi table, after a change outside of a transaction."""
+        message = event.message
+        described = str(message.get("tableObjAfterJson") or message["tableObjJson"])
+        if decode_write_id(described) != NO_WRITE_ID:
+            return  # it comes with the commit
+        table = decode_table(described)
+        if not table.location or is_hudi_table(Storage(table.location, self.policy.source_options)):
+            return
+        texts = [*message.get("partitionListJson", ()), message.get("partitionObjAfterJson")]
+        texts.append(message.get("ptnObjJson"))
+        places = [decode_partition(text).location for text in texts if text] or [table.location]
+        for place in places:
+            self._bring_files(place, self.policy.scope.location(place))
+
+    def bring_partitions_elsewhere(self, each: TableState) -> None:
+        """Of a table that is no Hudi table, the partitions outside of its folder."""
+        inside = f"{each.table.location.rstrip('/')}/"
+        outside = [one.location for one in each.partitions if not one.location.startswith(inside)]
+        if outside and not is_hudi_table(Storage(each.table.location, self.policy.source_options)):
+            for place in outside:
+                self._bring_files(place, self.policy.scope.location(place), each.write_ids)
+
+    def _bring_files(self, place: str, to: str, seen: ValidWriteIdList | None = None) -> None:
+        self.step(f"bring the files of {place}")
+        source, target = Storage(place, self.policy.source_options), Storage(to, self.policy.target_options)
+        with self._counted():
+            bring_files(source, target, self.copier, seen)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count, for the replication's status, what is copied in a ``with`` block."""
+        before = self.copier.bytes_copied
+        try:
+            yield
+        finally:
+            if copied := self.copier.bytes_copied - before:
+                self.count(copied)
+
+    def _is_registered(self, location: str) -> bool:
+        plain = location.removeprefix("file://").rstrip("/")
+        for database in self.policy.scope.databases:
+            with suppress(NoSuchObjectError):
+                for name in self.source.list_tables(database):
+                    table = self.source.get_table(database, name)
+                    if table.location.removeprefix("file://").rstrip("/") == plain:
+                        return True
+        return False
