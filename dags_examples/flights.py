@@ -20,8 +20,8 @@ from airflow_provider.operators import CreateTableOperator, IngestOperator
 from airflow_provider.sensors import NotificationLogCatchupSensor, PriorCommitsFenceSensor
 
 TABLE = "lake.flights"
-# `spark_connect` connections let many small loads share one Spark; without, each load starts a
-# local Spark of its own.
+# A day's load is small, and needs no Spark. What is larger shares one Spark by a `spark_connect` connection;
+# without, each such load starts a local Spark of its own.
 STEADY_SPARK = os.environ.get("FLIGHTS_STEADY_SPARK_CONN_ID") or None
 BACKFILL_SPARK = os.environ.get("FLIGHTS_BACKFILL_SPARK_CONN_ID") or None
 
@@ -114,4 +114,6 @@ with DAG(
         operation="upsert",
         priority="backfill",
         spark_conn_id=BACKFILL_SPARK,
+        # A quarter is still small; where there is a Spark that runs anyway, it has more cores.
+        engine="spark" if BACKFILL_SPARK else "auto",
     )

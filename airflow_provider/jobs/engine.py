@@ -10,8 +10,8 @@ AUTO = "auto"
 ENGINES = (AUTO, SPARK, ARROW)
 """What a caller can ask for."""
 
-ARROW_MAX_BYTES = 64 * 1024 * 1024
-"""Bytes of input up to which ``auto`` takes pyarrow. In memory that is about ten times as much."""
+ARROW_MAX_BYTES = 32 * 1024 * 1024
+"""Bytes of input up to which ``auto`` takes pyarrow; a load of Parquet takes about twenty times as much memory."""
 
 
 @dataclass(frozen=True)

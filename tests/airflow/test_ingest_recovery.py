@@ -62,7 +62,7 @@ class Store(dict):
 
 ti = SimpleNamespace(dag_id="flights", task_id="ingest", run_id="manual", map_index=-1, max_tries=1)
 operator = IngestOperator(
-    task_id="ingest", table="lake.flights", source=sys.argv[1], spark_conn_id="connect"
+    task_id="ingest", table="lake.flights", source=sys.argv[1], spark_conn_id="connect", engine="spark"
 )
 operator.execute({"ti": ti, "task_state_store": Store()})
 """

@@ -49,6 +49,7 @@ for name, spark_conn_id, deferrable in kinds:
             source="{lake}/in.parquet",
             operation="insert",
             spark_conn_id=spark_conn_id,
+            engine="spark",
             deferrable=deferrable,
             retries=3 if deferrable else 0,  # apache/airflow#72716, as below
             retry_delay=timedelta(0),

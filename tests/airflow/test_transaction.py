@@ -88,6 +88,7 @@ def two_tables(dag_id, sources, spark, *, ingest=IngestOperator, commit=CommitTr
                 operation="insert",
                 txn_id=begin.output,
                 spark_conn_id=spark,
+                engine="spark",
             )
             for name, operator in (("flights", ingest), ("copies", IngestOperator))
         ]
@@ -204,6 +205,7 @@ class TestEnded:
             **{"table": "lake.flights", "source": f"{source}/*.parquet", **arguments},
             txn_id=txn_id,
             spark_conn_id=spark,
+            engine="spark",
         )
 
     def test_it_fails_without_retries_before_it_starts_anything(self, metastore, tables, source):

@@ -23,6 +23,7 @@ from airflow_provider.table.reading.snapshots import snapshot
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import assert_undone, in_thread, ingest, last_transaction, rows_of
 from tests.airflow.processes import has_written, processes_of, session_of_writer, until
+from tests.airflow.test_ingest_recovery import Store, try_of
 
 START = {"schedule": None, "start_date": datetime(2024, 1, 1)}
 
@@ -59,6 +60,17 @@ def test_a_small_load_starts_no_spark(run_dag, metastore, table, source, no_java
         f"instant {result['instant']} committed at {result['completion_time']}",
     ):
         assert expected in told
+
+
+def test_a_retry_finds_what_its_last_try_did(metastore, table, source, no_java):
+    store = Store()
+    first = ingest(source, engine="auto").execute(try_of(store))
+    # The try had committed, and its worker could not say so any more.
+    (source / "a.parquet").unlink()
+    assert ingest(source, engine="auto").execute(try_of(store)) == first
+    assert len(table.timeline().commits()) == 1
+    with pytest.raises(AirflowFailException, match="MissingSourceError"):
+        ingest(source, engine="auto").execute(try_of(store, max_tries=2))  # cleared: it loads again
 
 
 def test_what_spark_reads_in_another_way_goes_to_spark(metastore, table, tmp_path, spark_connect, caplog):

@@ -40,7 +40,7 @@ class SparkOperator(TableOperator):
         Spark and has all rows in memory; or ``auto``: ``arrow`` for input of at most ``arrow_max_bytes``, and
         ``spark`` for more, or where only Spark can do it. The log says which, and why (templated).
     :param arrow_max_bytes: bytes of input, or a text such as ``100 MB``, up to which ``auto`` takes
-        ``arrow``; 64 MiB by default (templated).
+        ``arrow``; 32 MiB by default (templated).
     """
 
     operator_extra_links = (TableLink(), InstantLink(), SparkLink())
