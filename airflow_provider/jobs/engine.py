@@ -11,7 +11,7 @@ ENGINES = (AUTO, SPARK, ARROW)
 """What a caller can ask for."""
 
 ARROW_MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of input up to which ``auto`` takes pyarrow; a load of Parquet takes about twenty times as much memory."""
+"""Bytes of input up to which ``auto`` takes pyarrow; of Parquet, twenty times as much memory is needed."""
 
 
 @dataclass(frozen=True)
