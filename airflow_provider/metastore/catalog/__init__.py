@@ -7,6 +7,7 @@ function that changes the catalog appends its notification event in the same tra
 
 from airflow_provider.metastore.catalog.catalog import alter_table, get_table, object_name
 from airflow_provider.metastore.catalog.column_statistics import ColumnStatistics
+from airflow_provider.metastore.catalog.constraints import Constraint
 from airflow_provider.metastore.catalog.partitions import (
     Choose,
     add_partitions,
@@ -30,6 +31,7 @@ __all__ = [
     "TARGET_FOR",
     "Choose",
     "ColumnStatistics",
+    "Constraint",
     "add_partitions",
     "alter_partition",
     "alter_table",

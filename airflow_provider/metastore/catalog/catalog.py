@@ -7,6 +7,7 @@ are never made or deleted.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -29,11 +30,13 @@ from airflow_provider.metastore.database import (
     databases,
     insert_if_absent,
     lock_components,
+    properties,
     tables,
     write_id_sequences,
 )
 from airflow_provider.metastore.model import (
     NO_WRITE_ID,
+    USER,
     Column,
     DatabaseInfo,
     EventType,
@@ -45,6 +48,8 @@ from airflow_provider.metastore.notifications import append_event
 
 # Hive's own rule (MetaStoreUtils.validateName); `:`, `.` and `$` would break snapshot strings.
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
+# Of metastore_properties, by Hive's name.
+_UUID = "guid"
 
 
 def object_name(kind: str, name: str) -> str:
@@ -68,14 +73,21 @@ def create_database(
     comment: str | None,
     parameters: Mapping[str, str],
     if_not_exists: bool,
+    owner: str | None = None,
+    owner_type: int = USER,
 ) -> DatabaseInfo:
-    """See :meth:`AnyMetastore.create_database`."""
+    """See :meth:`AnyMetastore.create_database`.
+
+    :param owner: see :class:`DatabaseInfo`, also for ``owner_type``.
+    """
     name = object_name("database", name)
     values = {
         "name": name,
         "location": location,
         "comment": comment,
         "parameters": _parameters(parameters),
+        "owner": owner,
+        "owner_type": owner_type,
         "created_at": current_millis(),
     }
     if not insert_if_absent(connection, databases, values):
@@ -134,6 +146,12 @@ def alter_database(connection: Connection, name: str, *, changes: Mapping[str, A
     }
     append_catalog_event(connection, EventType.ALTER_DATABASE, message, before.name)
     return after
+
+
+def metastore_uuid(connection: Connection) -> str:
+    """What tells this metastore from all others, for as long as its database lives."""
+    insert_if_absent(connection, properties, {"name": _UUID, "value": str(uuid.uuid4())})
+    return str(connection.execute(select(properties.c.value).where(properties.c.name == _UUID)).scalar_one())
 
 
 def all_databases(connection: Connection) -> list[DatabaseInfo]:
@@ -389,7 +407,9 @@ def _table_row(connection: Connection, database: str, name: str, *, lock: bool =
 
 
 def _database(row: Row[Any]) -> DatabaseInfo:
-    return DatabaseInfo(row.id, row.name, row.location, row.comment, row.parameters)
+    return DatabaseInfo(
+        row.id, row.name, row.location, row.comment, row.parameters, row.owner, row.owner_type
+    )
 
 
 def _table(row: Row[Any]) -> TableInfo:

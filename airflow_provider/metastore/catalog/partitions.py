@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, false, insert, not_, or_, select, update
+from sqlalchemy import Connection, Row, delete, false, insert, or_, select, text, update
 
 from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError
 from airflow_provider.metastore.catalog.catalog import get_table, table_fields
@@ -33,6 +33,9 @@ from airflow_provider.metastore.notifications import append_event
 
 Choose = Callable[[TableInfo], PartitionChoice]
 """Tells of a table which of its partitions are wanted."""
+
+# As the index has it: SQLite uses a partial index for its own words only.
+_NOT_PLAIN = text("NOT has_plain_values")
 
 # So many beginnings of values are looked for at most; of more, fewer values of each.
 _MOST_BEGINNINGS = 200
@@ -165,10 +168,10 @@ def _candidates(connection: Connection, table: TableInfo, choice: PartitionChoic
     if beginnings and len(beginnings[0]) == len(table.partition_keys):
         found = set(_keys_there(connection, table, [partition_key(table, one) for one in beginnings]))
     else:
-        texts = [json.dumps(one, ensure_ascii=False, separators=(",", ":"))[:-1] + "," for one in beginnings]
-        like = or_(false(), *(key.startswith(text, autoescape=True) for text in texts))
+        begun = [json.dumps(one, ensure_ascii=False, separators=(",", ":"))[:-1] + "," for one in beginnings]
+        like = or_(false(), *(key.startswith(one, autoescape=True) for one in begun))
         found = set(connection.execute(query.where(like)).scalars())
-    return found.union(connection.execute(query.where(not_(partition_rows.c.has_plain_values))).scalars())
+    return found.union(connection.execute(query.where(_NOT_PLAIN)).scalars())
 
 
 def _beginnings(choice: PartitionChoice, count: int) -> list[tuple[str | None, ...]] | None:

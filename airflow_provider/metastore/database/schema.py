@@ -42,7 +42,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0009"
+SCHEMA_REVISION = "0010"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -87,8 +87,17 @@ databases = Table(  # DBS
     Column("location", Text),
     Column("comment", Text),
     Column("parameters", json_document, nullable=False),
+    Column("owner", Text),
+    Column("owner_type", Integer, nullable=False, server_default=text("1")),
     Column("created_at", BigInteger, nullable=False),
     sqlite_autoincrement=True,
+)
+
+properties = Table(  # METASTORE_DB_PROPERTIES
+    "metastore_properties",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("value", Text, nullable=False),
 )
 
 tables = Table(  # TBLS, SDS, COLUMNS_V2, PARTITION_KEYS, TABLE_PARAMS
@@ -131,6 +140,22 @@ partitions = Table(  # PARTITIONS, PARTITION_KEY_VALS, PARTITION_PARAMS
         sqlite_where=text("NOT has_plain_values"),
         postgresql_where=text("NOT has_plain_values"),
     ),
+    sqlite_autoincrement=True,
+)
+
+constraints = Table(  # KEY_CONSTRAINTS
+    "metastore_constraints",
+    metadata,
+    Column("id", big_id, primary_key=True),
+    Column("table_id", ForeignKey(tables.c.id, ondelete="CASCADE"), nullable=False),
+    # Of a foreign key: the table that it refers to.
+    Column("parent_id", ForeignKey(tables.c.id, ondelete="CASCADE")),
+    Column("kind", String(32), nullable=False),
+    Column("name", String(255), nullable=False),
+    # Hive's structs, one for each column, without the names of tables.
+    Column("columns", json_document, nullable=False),
+    UniqueConstraint("table_id", "name"),
+    Index("ix_metastore_constraints_parent_id", "parent_id"),
     sqlite_autoincrement=True,
 )
 

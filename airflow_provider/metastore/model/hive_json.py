@@ -17,6 +17,7 @@ from airflow_provider.metastore.model.objects import (
     MANAGED_TABLE,
     NO_ID,
     NO_WRITE_ID,
+    USER,
     Column,
     DatabaseInfo,
     FunctionInfo,
@@ -152,6 +153,9 @@ def encode_database(database: DatabaseInfo) -> str:
             "2": _text(database.comment),
             "3": _text(database.location),
             "4": _map(database.parameters),
+            "6": _text(database.owner),
+            "7": {"i32": database.owner_type},
+            "8": _text(CATALOG),
         }
     )
 
@@ -168,6 +172,8 @@ def decode_database(text: str) -> DatabaseInfo:
         _value(fields, "3", "str", None),
         _value(fields, "2", "str", None),
         _read_map(fields, "4"),
+        _value(fields, "6", "str", None),
+        int(_value(fields, "7", "i32", USER)),
     )
 
 

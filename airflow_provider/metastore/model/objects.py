@@ -12,6 +12,9 @@ from airflow_provider.exceptions import InvalidInputError
 CATALOG = "hive"
 """The one catalog, by Hive's name for its default."""
 
+USER = 1
+"""Hive's ``PrincipalType.USER``."""
+
 NO_WRITE_ID = -1
 """What Hive's messages and requests say where no write id belongs to a change."""
 
@@ -54,6 +57,8 @@ class DatabaseInfo:
 
     :param id: never used again after a drop.
     :param location: where its tables go by default, if that was said.
+    :param owner: whose it is, if one of Hive's clients said.
+    :param owner_type: Hive's ``PrincipalType``: 1 for a user, 2 for a role, 3 for a group.
     """
 
     id: int
@@ -61,6 +66,8 @@ class DatabaseInfo:
     location: str | None = None
     comment: str | None = None
     parameters: dict[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    owner_type: int = USER
 
 
 @dataclass(frozen=True)

@@ -116,9 +116,17 @@ def put_database(connection: Connection, source: DatabaseInfo, scope: Scope) -> 
         comment=source.comment,
         parameters=parameters,
         if_not_exists=True,
+        owner=source.owner,
+        owner_type=source.owner_type,
     )
-    if (known.location, known.comment, known.parameters) != (location, source.comment, parameters):
-        changes = {"location": location, "comment": source.comment, "parameters": parameters}
+    changes = {
+        "location": location,
+        "comment": source.comment,
+        "parameters": parameters,
+        "owner": source.owner,
+        "owner_type": source.owner_type,
+    }
+    if changes != {name: getattr(known, name) for name in changes}:
         catalog.alter_database(connection, target, changes=changes)
 
 

@@ -224,6 +224,8 @@ def test_altering_a_database_tells_before_and_after(metastore: AnyMetastore) -> 
         "2": {"str": "ours"},
         "3": {"str": "/lake"},
         "4": {"map": ["str", "str", 1, {"a": "b"}]},
+        "7": {"i32": 1},
+        "8": {"str": "hive"},
     }
     with pytest.raises(NoSuchObjectError, match="database 'sea'"):
         metastore.alter_database("sea", location="/sea")
@@ -240,6 +242,7 @@ def test_functions_and_their_events(metastore: AnyMetastore) -> None:
         "4": {"str": "ops"},
         "7": {"i32": 1},
         "8": {"lst": ["rec", 1, {"1": {"i32": 1}, "2": {"str": "/s.jar"}}]},
+        "9": {"str": "hive"},
     }
     with pytest.raises(AlreadyExistsError, match=r"function lake\.shout exists"):
         metastore.create_function("lake", "shout", "com.example.Other")

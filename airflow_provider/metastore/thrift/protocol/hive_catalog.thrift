@@ -249,10 +249,15 @@ struct AlterDatabaseRequest {
   2: required Database newDb
 }
 
-// Constraints (3 to 8) are left out.
 struct CreateTableRequest {
   1: required Table table
   2: optional EnvironmentContext envContext
+  3: optional list<SQLPrimaryKey> primaryKeys
+  4: optional list<SQLForeignKey> foreignKeys
+  5: optional list<SQLUniqueConstraint> uniqueConstraints
+  6: optional list<SQLNotNullConstraint> notNullConstraints
+  7: optional list<SQLDefaultConstraint> defaultConstraints
+  8: optional list<SQLCheckConstraint> checkConstraints
   9: optional list<string> processorCapabilities
   10: optional string processorIdentifier
 }

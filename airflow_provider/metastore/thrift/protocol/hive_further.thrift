@@ -244,6 +244,42 @@ service FurtherMethods extends FacebookService {
   void alter_function(1: string dbName, 2: string funcName, 3: Function newFunc)
     throws (1: InvalidOperationException o1, 2: MetaException o2)
 
+  void create_table_with_constraints(
+    1: Table tbl, 2: list<SQLPrimaryKey> primaryKeys, 3: list<SQLForeignKey> foreignKeys,
+    4: list<SQLUniqueConstraint> uniqueConstraints, 5: list<SQLNotNullConstraint> notNullConstraints,
+    6: list<SQLDefaultConstraint> defaultConstraints, 7: list<SQLCheckConstraint> checkConstraints)
+    throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3, 4: NoSuchObjectException o4)
+  void drop_constraint(1: DropConstraintRequest req)
+    throws (1: NoSuchObjectException o1, 2: MetaException o3)
+  void add_primary_key(1: AddPrimaryKeyRequest req)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  void add_foreign_key(1: AddForeignKeyRequest req)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  void add_unique_constraint(1: AddUniqueConstraintRequest req)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  void add_not_null_constraint(1: AddNotNullConstraintRequest req)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  void add_default_constraint(1: AddDefaultConstraintRequest req)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  void add_check_constraint(1: AddCheckConstraintRequest req)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  PrimaryKeysResponse get_primary_keys(1: PrimaryKeysRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  ForeignKeysResponse get_foreign_keys(1: ForeignKeysRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  UniqueConstraintsResponse get_unique_constraints(1: UniqueConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  NotNullConstraintsResponse get_not_null_constraints(1: NotNullConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  DefaultConstraintsResponse get_default_constraints(1: DefaultConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  CheckConstraintsResponse get_check_constraints(1: CheckConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  AllTableConstraintsResponse get_all_table_constraints(1: AllTableConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
+
+  string get_metastore_db_uuid() throws (1: MetaException o1)                         // not in 2.3
+
   Partition append_partition(1: string db_name, 2: string tbl_name, 3: list<string> part_vals)
     throws (1: InvalidObjectException o1, 2: AlreadyExistsException o2, 3: MetaException o3)
   Partition append_partition_with_environment_context(

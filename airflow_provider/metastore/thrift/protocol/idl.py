@@ -12,6 +12,7 @@ __all__ = ["hive"]
 
 # What a part names, those before it define.
 _PARTS = (
+    "hive_constraints",
     "hive_catalog",
     "hive_partitions",
     "hive_transactions",

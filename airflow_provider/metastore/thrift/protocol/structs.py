@@ -25,6 +25,7 @@ from airflow_provider.metastore.model import (
     MANAGED_TABLE,
     NO_ID,
     PROVIDER,
+    USER,
     DatabaseInfo,
     FunctionInfo,
     PartitionInfo,
@@ -231,7 +232,8 @@ def database_struct(database: DatabaseInfo, location: str | None) -> Any:
         description=database.comment,
         locationUri=location,
         parameters=database.parameters,
-        ownerType=hive.PrincipalType.USER,
+        ownerName=database.owner,
+        ownerType=database.owner_type,
         catalogName=CATALOG,
     )
 
@@ -239,7 +241,13 @@ def database_struct(database: DatabaseInfo, location: str | None) -> Any:
 def read_database(struct: Any) -> DatabaseInfo:
     """A database as a server describes it; Hive's struct has no place for its id."""
     return DatabaseInfo(
-        NO_ID, struct.name, struct.locationUri, struct.description, dict(struct.parameters or {})
+        NO_ID,
+        struct.name,
+        struct.locationUri,
+        struct.description,
+        dict(struct.parameters or {}),
+        struct.ownerName,
+        USER if struct.ownerType is None else struct.ownerType,
     )
 
 

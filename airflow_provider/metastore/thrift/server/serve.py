@@ -27,6 +27,7 @@ from airflow_provider.metastore.model import LOCK_TIMEOUT_SECONDS, MESSAGE_FORMA
 from airflow_provider.metastore.thrift.protocol import TableStructs
 from airflow_provider.metastore.thrift.server.handlers import (
     CatalogHandler,
+    ConstraintHandler,
     EmptyAnswers,
     NotificationHandler,
     PartitionHandler,
@@ -219,8 +220,10 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
     )
     kept = int(options.cache_megabytes * 1_000_000 * _OF_ANSWERS)
     structs = TableStructs(clients_have_hudi=options.clients_have_hudi, max_bytes=kept)
+    tables = CatalogHandler(reads, structs, warehouse)
     processor = MetastoreProcessor(
-        CatalogHandler(reads, structs, warehouse),
+        tables,
+        ConstraintHandler(metastore, tables),
         PartitionReadHandler(reads, structs),
         PartitionHandler(reads, structs, warehouse),
         TransactionHandler(metastore, options.txn_timeout, options.limits),

@@ -6,6 +6,7 @@ declares (:mod:`~airflow_provider.metastore.thrift.server.processor`). Begin wit
 """
 
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import CatalogHandler
+from airflow_provider.metastore.thrift.server.handlers.constraint_handler import ConstraintHandler
 from airflow_provider.metastore.thrift.server.handlers.empty_answers import EmptyAnswers
 from airflow_provider.metastore.thrift.server.handlers.notification_handler import NotificationHandler
 from airflow_provider.metastore.thrift.server.handlers.partition_handler import PartitionHandler
@@ -16,6 +17,7 @@ from airflow_provider.metastore.thrift.server.handlers.transaction_handler impor
 
 __all__ = [
     "CatalogHandler",
+    "ConstraintHandler",
     "EmptyAnswers",
     "NotificationHandler",
     "PartitionHandler",

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from airflow_provider.exceptions import MetastoreError, NoSuchObjectError
 from airflow_provider.metastore.catalog import catalog, functions, replace_columns
-from airflow_provider.metastore.model import CATALOG, Column, TableInfo
+from airflow_provider.metastore.model import CATALOG, NO_ID, USER, Column, DatabaseInfo, TableInfo
 from airflow_provider.metastore.partition_filter import table_filter
 from airflow_provider.metastore.patterns import name_pattern
 from airflow_provider.metastore.thrift.protocol import (
@@ -20,6 +20,7 @@ from airflow_provider.metastore.thrift.protocol import (
     database_struct,
     function_struct,
     hive,
+    read_database,
     read_table,
 )
 from airflow_provider.metastore.thrift.server.handlers.hive_tables import (
@@ -63,6 +64,9 @@ class CatalogHandler:
             catalog=hive.Catalog(name=CATALOG, description=described, locationUri=place)
         )
 
+    def get_metastore_db_uuid(self) -> str:
+        return self._metastore.engine.write(catalog.metastore_uuid)
+
     def get_databases(self, pattern: str) -> list[str]:
         return list(_matching(pattern, self._reads.databases()))
 
@@ -77,18 +81,36 @@ class CatalogHandler:
         return self.get_database(request.name)
 
     def create_database(self, database: Any) -> None:
-        self._create_database(database.name, database.locationUri, database.description, database.parameters)
+        self._create_database(read_database(database))
 
     def create_database_req(self, request: Any) -> None:
         self._create_database(
-            request.databaseName, request.locationUri, request.description, request.parameters
+            DatabaseInfo(
+                NO_ID,
+                request.databaseName,
+                request.locationUri,
+                request.description,
+                dict(request.parameters or {}),
+                request.ownerName,
+                request.ownerType or USER,
+            )
         )
 
-    def _create_database(
-        self, name: str, location: str | None, comment: str | None, parameters: dict[str, str] | None
-    ) -> None:
-        with self._warehouse.made(location or self._warehouse.default_location(name.lower())):
-            self._metastore.create_database(name, location, comment, parameters=parameters)
+    def _create_database(self, wanted: DatabaseInfo) -> None:
+        place = wanted.location or self._warehouse.default_location(wanted.name.lower())
+        with self._warehouse.made(place):
+            self._metastore.engine.write(
+                lambda connection: catalog.create_database(
+                    connection,
+                    wanted.name,
+                    location=wanted.location,
+                    comment=wanted.comment,
+                    parameters=wanted.parameters,
+                    owner=wanted.owner,
+                    owner_type=wanted.owner_type,
+                    if_not_exists=False,
+                )
+            )
 
     def drop_database(self, name: str, delete_data: bool, cascade: bool) -> None:
         name = plain_name(name)
@@ -109,20 +131,31 @@ class CatalogHandler:
                 raise
 
     def alter_database(self, name: str, database: Any) -> None:
-        self._metastore.alter_database(
-            plain_name(name),
-            location=database.locationUri,
-            comment=database.description,
-            parameters=database.parameters,
+        given = {
+            "location": database.locationUri,
+            "comment": database.description,
+            "parameters": database.parameters,
+            "owner": database.ownerName,
+            "owner_type": database.ownerType,
+        }
+        changes = {field: value for field, value in given.items() if value is not None}
+        self._metastore.engine.write(
+            lambda connection: catalog.alter_database(connection, plain_name(name), changes=changes)
         )
 
     def alter_database_req(self, request: Any) -> None:
         self.alter_database(request.oldDbName, request.newDb)
 
-    def create_table(self, struct: Any) -> None:
+    def create_table(self, struct: Any, then: Callable[[Connection, TableInfo], None] | None = None) -> None:
+        """Create a table.
+
+        :param then: what is done with it before others see it.
+        """
         table = self._new_table(struct)
-        with self._warehouse.made(None if table.table_type == _VIEW else table.location):
-            self._metastore.create_table(
+
+        def create(connection: Connection) -> None:
+            created = catalog.create_table(
+                connection,
                 table.database,
                 table.name,
                 location=table.location,
@@ -132,7 +165,13 @@ class CatalogHandler:
                 parameters=table.parameters,
                 owner=table.owner,
                 hive_fields=table.hive_fields,
+                if_not_exists=False,
             )
+            if then is not None:
+                then(connection, created)
+
+        with self._warehouse.made(None if table.table_type == _VIEW else table.location):
+            self._metastore.engine.write(create)
 
     def _new_table(self, struct: Any) -> TableInfo:
         """What is registered for the table that a client describes."""
@@ -151,9 +190,6 @@ class CatalogHandler:
 
     def create_table_with_environment_context(self, struct: Any, context: Any) -> None:
         self.create_table(struct)
-
-    def create_table_req(self, request: Any) -> None:
-        self.create_table(request.table)
 
     def drop_table(self, database: str, name: str, delete_data: bool) -> None:
         dropped = self._metastore.get_table(plain_name(database), name)
