@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
-
-import pyarrow as pa
 
 from airflow_provider import metrics
 from airflow_provider.concurrency import (
@@ -24,7 +22,6 @@ from airflow_provider.concurrency.conflicts import LOSSES_BEFORE_A_TURN, turn_se
 from airflow_provider.exceptions import (
     CommitError,
     HigherPriorityWriteError,
-    UnsupportedTableError,
     WriteConflictError,
     from_dict,
 )
@@ -40,15 +37,13 @@ from airflow_provider.ingestion.file_group_plan import (
 from airflow_provider.ingestion.file_group_task import Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.ingestion.key_lookup import Living
+from airflow_provider.ingestion.log_targets import LogTargets, check_appendable
 from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.managed import maintain
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
-from airflow_provider.table.files import DataFileName, parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition
-from airflow_provider.table.reading import FileSlice, SliceReader, slices_of
 from airflow_provider.table.schema import ColumnChange, TableSchema, evolved
 from airflow_provider.table.timeline import Action, Timeline, WriteStat
 from airflow_provider.table.writable import check_no_buckets
@@ -271,11 +266,10 @@ class Ingestion:
             rows.check_new(indexes, self._replaced(view))
         closed = self.writer.closed if job.kind.fills_small_files else frozenset()
         logs = self._table.is_merge_on_read
-        slices: dict[FileGroupId, FileSlice] = {}
-        if logs:
-            slices = {each.file_group: each for each in slices_of(self._table, view, counts)}
-            self._check_slices(slices.values())
-            closed |= {group for group, each in slices.items() if each.log_paths}
+        if logs and job.kind.looks_up_keys:
+            check_appendable(self._table)
+        targets = LogTargets.of(self._table, view, counts)
+        closed |= targets.with_logs
         plan = plan_without_tagging(
             job,
             view,
@@ -292,16 +286,17 @@ class Ingestion:
                 check_no_buckets(self._table.location, view.base_files(partition))
         if plan.to_tag:
             began = time.monotonic()
-            found = rows.find(plan.to_tag, indexes, self._living(view, slices) if logs else None)
+            found = rows.find(plan.to_tag, indexes, targets.living if logs else None)
             log.info(
                 "table %s: keys located by %s, in %d file groups, in %.1f s",
                 *(self._table.location, rows.located_by, len(found), time.monotonic() - began),
             )
             plan_tagged(plan, job, counts, found, row_bytes, written=written, closed=closed, logs=logs)
         if logs:
-            plan.append_updates({group: each.log_paths for group, each in slices.items()})
+            plan.append_updates(targets.log_paths)
             for group in plan.file_groups:
-                self._check_is_last(slices[group])
+                if last := targets.requested_later(group, self.writer.instant):
+                    raise self._comes_last_no_more(group, last)
         for number, target in plan.targets.items():
             if target.base_file is not None and self.writer.must_replace(target.base_file):
                 if any(
@@ -310,50 +305,6 @@ class Ingestion:
                     raise self._orders_by_requested_time(target.base_file)
                 plan.targets[number] = Target.replacing(target.base_file)
         return plan
-
-    def _check_slices(self, slices: Iterable[FileSlice]) -> None:
-        """Refuse what cannot be appended to, before anything is written."""
-        if self._job.kind.looks_up_keys and self._table.merge_semantics.keeps_values:
-            raise UnsupportedTableError(
-                f"table {self._table.location} is MERGE_ON_READ, and a newer version of its rows keeps "
-                "values of the older one (hoodie.table.partial.update.mode): such rows are not written to "
-                "log files here",
-                location=self._table.location,
-            )
-        for each in slices:
-            if each.base_path is None:
-                raise UnsupportedTableError(
-                    f"table {self._table.location}: file group {each.partition_path}/{each.file_id} is log "
-                    "files alone, in which an index of another Hudi writer finds its keys, and none here; "
-                    "compact the table first",
-                    location=self._table.location,
-                )
-
-    def _living(self, view: FileSystemView, slices: Mapping[FileGroupId, FileSlice]) -> Living:
-        """Tells which record keys live in the file slice of a base file."""
-        reader = SliceReader.of(self._table, view)
-
-        def living(base_file: BaseFile) -> pa.ChunkedArray | None:
-            file_slice = slices[base_file.file_group]
-            if not reader.may_delete(file_slice):
-                return None
-            return reader.keys(file_slice)
-
-        return living
-
-    def _check_is_last(self, file_slice: FileSlice) -> None:
-        """Make sure that the files of this write come last in their slice, by whichever time readers order.
-
-        :raises _BeginAgainError: when a file that this write has seen was requested later than the write.
-        """
-        instants = (parsed.instant for name in file_slice.paths if (parsed := _data_file(name)))
-        if (last := max(instants)) > self.writer.instant:
-            raise _BeginAgainError(
-                f"table {self._table.location}: instant {self.writer.instant} lost file group "
-                f"{file_slice.partition_path}/{file_slice.file_id} to instant {last}, which was requested "
-                "later, and readers merge log files in the order of requested times; run the write again",
-                instant=self.writer.instant,
-            )
 
     def _looked_in(self) -> Iterable[str]:
         """The partitions in which a key of the rows would have been found."""
@@ -427,6 +378,15 @@ class Ingestion:
             instant=self.writer.instant,
         )
 
+    def _comes_last_no_more(self, file_group: FileGroupId, last: str) -> _BeginAgainError:
+        shown = "/".join(file_group).lstrip("/")
+        return _BeginAgainError(
+            f"table {self._table.location}: instant {self.writer.instant} lost file group {shown} to instant "
+            f"{last}, which was requested later, and readers merge log files in the order of requested "
+            "times; run the write again",
+            instant=self.writer.instant,
+        )
+
     def _cannot_rebase(self, file_groups: Iterable[FileGroupId]) -> _BeginAgainError:
         shown = "/".join(min(file_groups)).lstrip("/")
         return _BeginAgainError(
@@ -443,8 +403,7 @@ class Ingestion:
         if replaces is None:
             return set()
         partitions = view.partitions() if replaces == "table" else self._rows.counts
-        if self._table.is_merge_on_read:
-            self._check_slices(slices_of(self._table, view, partitions))
+        LogTargets.of(self._table, view, view.all_partitions() if replaces == "table" else partitions)
         for partition in partitions:
             check_no_buckets(self._table.location, view.base_files(partition))
         return {each.file_group for partition in partitions for each in view.base_files(partition)}
@@ -492,10 +451,6 @@ class Ingestion:
                     "gives other rows every time; let it come to rest, or materialise it, and try again",
                     partition=partition,
                 )
-
-
-def _data_file(path: str) -> DataFileName | None:
-    return parse_data_file_name(path.rpartition("/")[2])
 
 
 def _file_group(stat: WriteStat) -> FileGroupId:

@@ -1,4 +1,4 @@
-"""The PySpark jobs: ingestion, clustering, reading back, and the sessions they run in."""
+"""The PySpark jobs: ingestion, clustering, compaction, reading back, and the sessions they run in."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from airflow_provider.services.clustering import ClusteringJob
 
 if TYPE_CHECKING:
     from airflow_provider.spark.clustering import cluster
+    from airflow_provider.spark.compaction import compact_on_spark
     from airflow_provider.spark.indexing import build_index
     from airflow_provider.spark.ingestion import backfill, ingest
     from airflow_provider.spark.read import read_incremental, read_snapshot
@@ -23,6 +24,7 @@ __all__ = [
     "backfill",
     "build_index",
     "cluster",
+    "compact_on_spark",
     "ingest",
     "local_session",
     "read_incremental",

@@ -37,8 +37,15 @@ def of_ours(hudi: Session, location: Path) -> SharedTable:
     return shared
 
 
+def of_the_jvm(hudi: Session, location: Path) -> SharedTable:
+    shared = SharedTable(hudi, location)
+    shared.always(OF_THE_JVM)
+    shared.theirs(START, mode="overwrite")
+    return shared
+
+
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("made", "turns"), [(of_ours, (1, 2))], ids=["ours"])
+@pytest.mark.parametrize(("made", "turns"), [(of_ours, (1, 2)), (of_the_jvm, (3,))], ids=["ours", "theirs"])
 def test_upserts_deletes_and_compactions_in_turn(
     made: Callable[[Session, Path], SharedTable], turns: tuple[int, ...], hudi: Session, location: Path
 ) -> None:
@@ -61,7 +68,7 @@ def test_upserts_deletes_and_compactions_in_turn(
         shared.check()
         if turn == 1:
             assert compact_table(shared.table, ALWAYS)
-        else:  # planned by ours, and carried out by the JVM, with a write of either in between
+        elif turn == 2:  # planned by ours, and carried out by the JVM, with a write of either in between
             instant = schedule_table_compaction(shared.table, ALWAYS)
             shared.ours(rows(range(2, 60, 11), 4000, ts + 30))
             shared.theirs(rows(range(3, 60, 11), 4000, ts + 40))
@@ -70,7 +77,14 @@ def test_upserts_deletes_and_compactions_in_turn(
             found = shared.table.timeline().find(instant or "")
             assert found is not None
             assert found.completion_time is not None
+        else:
+            [planned] = shared.sql("call run_compaction(op => 'schedule', table => '{t}')")
+            shared.ours(rows(range(2, 60, 11), 4000, ts + 30))
+            shared.check()
+            at = planned["timestamp"]
+            shared.sql(f"call run_compaction(op => 'run', table => '{{t}}', timestamp => {at})")
         shared.check()
+    shared.ours(rows(range(5, 60, 9), 5000, 850), small_file_limit=0)
     instant = schedule_table_compaction(shared.table, ALWAYS)
     shared.theirs(rows(range(4, 60, 9), 5000, 900))
     assert run_table_compaction(shared.table, instant) is not None

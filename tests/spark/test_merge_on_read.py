@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.table_compaction import TableCompactionSettings, schedule_table_compaction
+from airflow_provider.spark import compact_on_spark
+from airflow_provider.table.reading import file_slices
 from tests.ingestion_contract.merge_on_read import operations_one_after_the_other
 from tests.spark.lake import SparkLake
 
@@ -12,6 +16,20 @@ SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "value": pa.string()}
 
 def test_operations_one_after_the_other(lake: SparkLake) -> None:
     operations_one_after_the_other(lake, seed=3, steps=8)
+
+
+def test_a_compaction_is_one_task_a_file_group(lake: SparkLake) -> None:
+    table = lake.create(SCHEMA, partition_by=["part"], table_type="merge_on_read")
+    old = [{"id": id_, "part": part, "value": "old"} for id_ in range(4) for part in ("a", "b", "c")]
+    new = [{"id": 1, "part": part, "value": "new"} for part in ("a", "b", "c")]
+    ingest_arrow(table.location, table.arrow(old), "insert")
+    ingest_arrow(table.location, table.arrow(new), "upsert")
+    instant = schedule_table_compaction(table.table, TableCompactionSettings(delta_commits=1))
+    done = compact_on_spark(lake.spark, table.table, instant, at_once=2)
+    assert done is not None
+    assert (done.instant, done.file_groups, done.records) == (instant, 3, 12)
+    assert not any(each.log_paths for each in file_slices(table.table))
+    table.check_now([each for each in old if each["id"] != 1] + new)
 
 
 def test_a_key_that_is_back_is_there_once(lake: SparkLake) -> None:

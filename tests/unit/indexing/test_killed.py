@@ -28,6 +28,7 @@ from tests.unit.concurrency.simulation import Actor, MemoryStorage, NoLock, Simu
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 INDEXES = ["files", "record_index"]
+OF_MERGE_ON_READ = ["files", "column_stats"]
 FEW_FILE_GROUPS = {"hoodie.metadata.record.index.min.filegroup.count": 2}
 AGES = 3600.0  # nobody beats in a simulation
 SOAK = int(os.environ.get("EXAMPLES", "25")) > 25
@@ -35,8 +36,12 @@ SOAK = int(os.environ.get("EXAMPLES", "25")) > 25
 Work = Callable[[HudiTable], object]
 
 
+def indexes_of(table: HudiTable) -> list[str]:
+    return OF_MERGE_ON_READ if table.is_merge_on_read else INDEXES
+
+
 def schedules(table: HudiTable) -> str | None:
-    return schedule_index(table, INDEXES, options=FEW_FILE_GROUPS, lock=NoLock())
+    return schedule_index(table, indexes_of(table), options=FEW_FILE_GROUPS, lock=NoLock())
 
 
 def runs(table: HudiTable) -> None:
@@ -44,7 +49,7 @@ def runs(table: HudiTable) -> None:
 
 
 def drops(table: HudiTable) -> None:
-    drop_index(table, ["record_index"], lock=NoLock())
+    drop_index(table, indexes_of(table)[1:], lock=NoLock())
 
 
 def drops_all(table: HudiTable) -> None:
@@ -119,7 +124,7 @@ def complete(simulation: Simulation) -> HudiTable:
     simulation.run([])
     while pending_indexings(table):
         runs(table)
-    assert_indexes_equal_a_rebuild(table, INDEXES)
+    assert_indexes_equal_a_rebuild(table, indexes_of(table))
     return table
 
 
