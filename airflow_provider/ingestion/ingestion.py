@@ -37,7 +37,7 @@ from airflow_provider.ingestion.file_group_plan import (
 from airflow_provider.ingestion.file_group_task import Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.ingestion.log_targets import LogTargets, check_appendable
+from airflow_provider.ingestion.key_lookup import LogTargets, check_appendable
 from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.managed import maintain
