@@ -41,7 +41,8 @@ from airflow_provider.metastore.replication import (
 )
 from airflow_provider.replication.hudi_tables import is_hudi_table
 from airflow_provider.replication.policy import ReplicationPolicy
-from airflow_provider.replication.replicator import CONSUMER, ReplicationSettings, Replicator, embedded
+from airflow_provider.replication.replicator import CONSUMER, Replicator, embedded
+from airflow_provider.replication.settings import ReplicationSettings
 from airflow_provider.table.file_groups import effect_of
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage, move_folder

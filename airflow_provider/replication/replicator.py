@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -49,9 +49,10 @@ from airflow_provider.metastore.replication import (
     txn_event,
 )
 from airflow_provider.metastore.transactions import last_write_id
-from airflow_provider.replication.copying import Copier, CopySettings
+from airflow_provider.replication.copying import Copier
 from airflow_provider.replication.hudi_tables import is_hudi_table
 from airflow_provider.replication.policy import ReplicationPolicy
+from airflow_provider.replication.settings import ReplicationSettings
 from airflow_provider.replication.table_data import TableData
 from airflow_provider.table.storage import Storage
 
@@ -71,28 +72,6 @@ _ABOUT_FILES = frozenset(
     {EventType.ALTER_TABLE, EventType.ADD_PARTITION, EventType.ALTER_PARTITION, EventType.INSERT}
 )
 """After which the files of a table may be others that has no transactions."""
-
-
-@dataclass(frozen=True)
-class ReplicationSettings:
-    """How a replicator works.
-
-    :param copy: how files are copied.
-    :param lease_seconds: for which another replicator waits after the death of this one.
-    :param patience_seconds: without a pass after which the source's log, its cleans and its archivals wait
-        for the replication no longer.
-    :param events_at_once: how many events are read at once.
-    :raises InvalidInputError: when a number is not above zero.
-    """
-
-    copy: CopySettings = field(default_factory=CopySettings)
-    lease_seconds: float = 60.0
-    patience_seconds: float = 7 * 86_400.0
-    events_at_once: int = 1_000
-
-    def __post_init__(self) -> None:
-        if min(self.lease_seconds, self.patience_seconds, self.events_at_once) <= 0:
-            raise InvalidInputError("lease, patience and events at once must be above zero")
 
 
 @dataclass(frozen=True)
@@ -165,6 +144,8 @@ class Replicator:
         self.settings = settings or ReplicationSettings()
         self.step = step
         self.scope = policy.scope
+        self._waiting: list[NotificationEvent] = []
+        self._without_data: set[int] = set()
         self.owner = f"{socket.gethostname()}:{uuid.uuid4().hex[:8]}"
         self._copier = Copier(self.settings.copy, lambda name: self.step(name))
         self._data = TableData(
@@ -250,6 +231,8 @@ class Replicator:
                 "under another name",
                 policy=known.policy,
             )
+        self._waiting.clear()
+        self._without_data.clear()
         copied = (self._copier.bytes_copied, self._copier.files_copied)
         is_due = bootstrap or known.phase is Phase.BOOTSTRAP
         if is_due:
@@ -259,13 +242,18 @@ class Replicator:
             if is_stopped():
                 break
             if self._enters_scope(event):
+                self._apply_waiting()
                 # What it holds, and which transactions are open on it, only the source's present state says.
                 self._bootstrap()
                 is_due = True
                 break
-            self._apply(event)
+            if not self._joins(event):
+                self._apply_waiting()
+                self._bring_data_of(event)
+            self._wait_with_others(event)
             events += 1
             transactions += event.event_type == EventType.COMMIT_TXN
+        self._apply_waiting()
         if upto is None and not is_stopped():
             self._bring_services()
         position = self.status().event_id or 0
@@ -302,28 +290,54 @@ class Replicator:
                 return
             yield from found
             position = found[-1].event_id
-            self._report(position)
+            self._report(self.status().event_id or 0)
 
-    def _apply(self, event: NotificationEvent) -> None:
+    def _bring_data_of(self, event: NotificationEvent) -> None:
+        """Bring the data that has to be there before an event is applied."""
         if event.event_type == EventType.COMMIT_TXN:
             self._bring_data(int(event.message["txnid"]))
         elif event.event_type == EventType.CREATE_TABLE:
             self._bring_new_table(event)
         elif event.event_type in _ABOUT_FILES and event.database in self.scope.databases:
             self._data.bring_files_of(event)
-        self.step(f"apply {event.event_type} {event.event_id}")
+
+    def _joins(self, event: NotificationEvent) -> bool:
+        """Whether an event can be applied together with those that wait: it has no data."""
+        if len(self._waiting) >= self.settings.events_in_one_transaction:
+            return False
+        if event.event_type != EventType.COMMIT_TXN:
+            return event.event_type in _TXN_EVENTS
+        return int(event.message["txnid"]) in self._without_data
+
+    def _wait_with_others(self, event: NotificationEvent) -> None:
+        self._waiting.append(event)
+        # What a transaction writes into a table here, it has taken a write id for.
+        if event.event_type == EventType.OPEN_TXN:
+            self._without_data.update(map(int, event.message["txnIds"]))
+        elif event.event_type == EventType.ALLOC_WRITE_ID and event.database in self.scope.databases:
+            self._without_data.difference_update(map(int, event.message["txnIdList"]))
+
+    def _apply_waiting(self) -> None:
+        """Apply the events that wait, with the position, in one database transaction."""
+        events, self._waiting = self._waiting, []
+        self._without_data.clear()
+        if not events:
+            return
+        for event in events:
+            self.step(f"apply {event.event_type} {event.event_id}")
         name = self.policy.name
 
         def apply(connection: Connection) -> None:
-            if not move_position(connection, name, event.event_id, event.event_time):
-                return
-            if event.event_type in _TXN_EVENTS:
-                txn_event(connection, name, event, self.scope)
-            else:
-                apply_catalog_event(connection, event, self.scope)
+            for event in events:
+                if not move_position(connection, name, event.event_id, event.event_time):
+                    continue
+                if event.event_type in _TXN_EVENTS:
+                    txn_event(connection, name, event, self.scope)
+                else:
+                    apply_catalog_event(connection, event, self.scope)
 
         self._write(apply)
-        self.step(f"applied {event.event_id}")
+        self.step(f"applied {events[-1].event_id}")
 
     def _enters_scope(self, event: NotificationEvent) -> bool:
         """Whether a table comes from a database that is not replicated into one that is."""

@@ -18,6 +18,7 @@ import pytest
 from airflow_provider.exceptions import CommitError, TableServiceError
 from airflow_provider.indexing import drop_index, run_index, schedule_index
 from airflow_provider.metastore import Column, PartitionSpec
+from airflow_provider.replication import ReplicationSettings, Replicator
 from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning import Retention, clean
 from airflow_provider.services.compaction import CompactionSettings, compact
@@ -44,6 +45,7 @@ class History:
 
     def __init__(self, root: Path, seed: int) -> None:
         self.random = random.Random(seed)
+        self.for_settings = random.Random(seed)
         self.pair = Pair(root)
         self.lake, self.source = self.pair.lake, self.pair.source
         self.open: list[int] = []
@@ -99,26 +101,30 @@ class History:
     # --- replicators --------------------------------------------------------------------------------
 
     def replicate(self) -> None:
-        self.pair.replicator(self._watch).run()
+        self._replicator(self._watch).run()
 
     def replicate_and_be_killed(self) -> None:
         with suppress(KilledError):
-            self.pair.replicator(self._at_a_step(self._be_killed)).run()
+            self._replicator(self._at_a_step(self._be_killed)).run()
 
     def replicate_doubled(self) -> None:
-        first, second = self.pair.replicator(), self.pair.replicator()
+        first, second = self._replicator(), self._replicator()
         second.owner = first.owner
         first.step = first._copier.step = self._at_a_step(lambda: self._run(second))
         first.run()
 
     def replicate_a_part(self) -> None:
         upto = self.random.randint(0, self.source.current_event_id())
-        self.pair.replicator(self._watch).run(upto=upto)
+        self._replicator(self._watch).run(upto=upto)
 
     def bootstrap_again(self) -> None:
-        self.pair.replicator(self._watch).run(bootstrap=True)
+        self._replicator(self._watch).run(bootstrap=True)
 
-    def _run(self, replicator: Any) -> None:
+    def _replicator(self, step: Callable[[str], None] = lambda _: None) -> Replicator:
+        together = self.for_settings.choice([1, 1, 100])
+        return self.pair.replicator(step, ReplicationSettings(events_in_one_transaction=together))
+
+    def _run(self, replicator: Replicator) -> None:
         replicator.run()
 
     def _be_killed(self) -> None:

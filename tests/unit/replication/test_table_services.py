@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,6 +147,22 @@ def test_a_restore_of_the_source_arrives(pair: Pair) -> None:
     assert pair.rows_of_target("trips") == {1: 10, 2: 20, 100: 5}
     pair.lake.write("trips", {1: 12})
     pair.replicate()
+
+
+def test_a_restore_of_what_came_with_the_bootstrap_arrives(pair: Pair) -> None:
+    table = pair.lake.tables["trips"]
+    kept = create_savepoint(table)
+    pair.lake.write("trips", {1: 99, 3: 30})
+    schedule_index(table, ["files"])
+    run_index(table)
+    pair.replicate()
+    shutil.rmtree(pair.copy_of("trips").location)
+    pair.replicate(bootstrap=True)
+    # The target keeps less than the source, and what shows again is gone there.
+    clean(pair.copy_of("trips"), Retention(retained=1))
+    restore(table, kept.instant)
+    pair.replicate()
+    assert pair.rows_of_target("trips") == {1: 10, 100: 5}
 
 
 def test_an_incremental_reader_of_the_target_misses_nothing_that_comes_late(pair: Pair) -> None:
