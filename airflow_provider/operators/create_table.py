@@ -20,6 +20,7 @@ from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
 from airflow_provider.metastore.model import HUDI, PROVIDER, check_table_given, is_location, split_table_name
+from airflow_provider.plugins.links import TableLink
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.properties import table_type_of
@@ -69,6 +70,7 @@ class CreateTableOperator(BaseOperator):
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """
 
+    operator_extra_links = (TableLink(),)
     template_fields: Sequence[str] = (
         "table",
         "schema",

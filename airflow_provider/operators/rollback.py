@@ -12,6 +12,7 @@ from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.operators._base import flag, seconds
+from airflow_provider.plugins.links import TableLink
 from airflow_provider.services.failed_writes import rollback_failed_writes
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class RollbackFailedWritesOperator(BaseOperator):
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """
 
+    operator_extra_links = (TableLink(),)
     template_fields: Sequence[str] = (
         "table",
         "reverted_after",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from airflow.sdk import BaseOperatorLink, conf
+from airflow.sdk import BaseHook, BaseOperatorLink, conf
+from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_provider.plugins.plugin import PAGE_ROUTE
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
 _HISTORY_SERVER = "spark.yarn.historyServer.address"
+_RESOURCE_MANAGER = "yarn_resourcemanager_webapp_address"  # an extra of the Spark provider's connection
 
 
 class TableLink(BaseOperatorLink):
@@ -40,15 +42,25 @@ class InstantLink(BaseOperatorLink):
 
 
 class SparkLink(BaseOperatorLink):
-    """Spark's history server, where the operator's configuration says where it is."""
+    """Where Spark's applications are seen, if the operator's configuration or its connection says it."""
 
     name = "Spark"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The server's address; empty where nothing names it."""
+        """Spark's history server, or YARN's resource manager; empty where nothing names one."""
         spark_conf: dict[str, Any] = getattr(operator, "spark_conf", None) or {}
-        address = str(spark_conf.get(_HISTORY_SERVER, ""))
+        address = str(spark_conf.get(_HISTORY_SERVER) or _resource_manager(operator))
         return address if not address or "://" in address else f"http://{address}"
+
+
+def _resource_manager(operator: BaseOperator) -> str:
+    conn_id = getattr(operator, "spark_conn_id", None)
+    if not conn_id:
+        return ""
+    try:
+        return str(BaseHook.get_connection(conn_id).extra_dejson.get(_RESOURCE_MANAGER) or "")
+    except AirflowNotFoundException:
+        return ""
 
 
 def _page(operator: BaseOperator, **more: str) -> str:
