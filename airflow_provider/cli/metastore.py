@@ -97,6 +97,9 @@ def serve(
     idle_timeout: Annotated[
         int, typer.Option(help="Seconds without a request after which a connection is closed.")
     ] = 86_400,
+    database_outage: Annotated[
+        float, typer.Option(help="Seconds that requests wait for a PostgreSQL that is away.")
+    ] = 10.0,
     message_format: Annotated[
         str, typer.Option(help="Of messages of the notification log: json-0.2 or gzip(json-2.0).")
     ] = "json-0.2",
@@ -130,6 +133,7 @@ def serve(
         tls_client_ca=tls_client_ca,
         users=users,
         message_format=message_format,
+        database_outage=database_outage,
         limits=Limits(
             max_message_bytes, max_elements, max_write_ids, max_txn_range, max_connections, idle_timeout
         ),

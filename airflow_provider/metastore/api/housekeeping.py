@@ -10,6 +10,7 @@ from typing import Protocol
 from airflow_provider.exceptions import MetastoreError
 from airflow_provider.metastore.api.metastore import Metastore
 from airflow_provider.metastore.model import LOCK_TIMEOUT_SECONDS
+from airflow_provider.metastore.transactions import remove_empty_aborted
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,11 @@ class Housekeeper:
         self._recover(self._metastore, timeout_seconds=self._timeout)
         if removed := self._metastore.remove_timed_out_locks():
             log.info("timed out: locks %s", removed)
+        removed_txns = self._metastore.engine.write(
+            lambda connection: remove_empty_aborted(connection, EVENT_TTL_SECONDS)
+        )
+        if removed_txns:
+            log.info("%d aborted transactions without a write are forgotten", removed_txns)
         if self._event_ttl is not None:
             purged = self._metastore.purge_events(self._event_ttl)
             if purged.removed:

@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# Set on a driver's error after which nothing of an operation can have been done.
+_NOT_DONE = "is_not_done"
+
 OF_DATABASE = "of_database"
 """Among an error's details: its text says where the database is, so it is not for everybody."""
 
@@ -173,6 +176,17 @@ class MetastoreEngine:
         finally:
             self._writer.release()
 
+    def outlast(self, seconds: float) -> None:
+        """Have operations wait for a PostgreSQL that is away, as long as nothing of them can have been done.
+
+        That is: no connection could be opened, or it broke before the commit was sent. When the answer to a
+        commit is lost, or to a statement which commits itself, the operation fails at once: nobody knows
+        whether it was done.
+
+        :param seconds: how long; 0, as after the start, to fail at once.
+        """
+        self._away = seconds
+
     def run_statement(self, statement: TextClause, parameters: Mapping[str, Any]) -> Sequence[Any]:
         """Run a single statement of PostgreSQL, which commits itself.
 
@@ -217,6 +231,7 @@ class MetastoreEngine:
 
     def _open(self) -> None:
         self._writer = threading.Lock()
+        self._away = 0.0
         self._groups: dict[GroupOperation, GroupCommit] = {}
         self._compiled: dict[TextClause, Compiled] = {}
         self._attempts = tenacity.Retrying(
@@ -302,13 +317,25 @@ class MetastoreEngine:
 
     def _run(self, engine: Engine, operation: Callable[[Connection], T], options: dict[str, Any]) -> T:
         def run() -> T:
-            with engine.connect() as connection:
+            with self._connected(engine) as connection:
                 if options:
                     connection = connection.execution_options(**options)
                 with connection.begin():
-                    return operation(connection)
+                    try:
+                        return operation(connection)
+                    except sqlalchemy_errors.DBAPIError as error:
+                        if error.connection_invalidated:
+                            setattr(error, _NOT_DONE, True)
+                        raise
 
         return self._tried(run)
+
+    def _connected(self, engine: Engine) -> Connection:
+        try:
+            return engine.connect()
+        except sqlalchemy_errors.DBAPIError as error:
+            setattr(error, _NOT_DONE, True)
+            raise
 
     def _tried(self, run: Callable[[], T]) -> T:
         """Run something, again when the database gave way to another process."""
@@ -316,9 +343,19 @@ class MetastoreEngine:
             try:
                 return run()
             except sqlalchemy_errors.DBAPIError as error:
-                if not _nothing_happened(error):
+                if not (_nothing_happened(error) or (self._away and _was_not_done(error))):
                     raise
-            return self._attempts(run)
+            return self._until_back(run) if self._away else self._attempts(run)
+
+    def _until_back(self, run: Callable[[], T]) -> T:
+        """Run something until the database is there again."""
+        attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_was_not_done),
+            stop=tenacity.stop_after_delay(self._away),
+            wait=tenacity.wait_random_exponential(multiplier=0.05, max=0.5),
+            reraise=True,
+        )
+        return attempts(lambda: self._attempts(run))
 
     def _by_cursor(self, statement: TextClause, parameters: Mapping[str, Any]) -> Sequence[Any]:
         engine = self._of_statements
@@ -341,9 +378,11 @@ class MetastoreEngine:
                 borrowed.invalidate(error)
                 # As SQLAlchemy does: the others are gone, too.
                 engine.dispose()
-            raise sqlalchemy_errors.DBAPIError.instance(
+            told = sqlalchemy_errors.DBAPIError.instance(
                 None, None, error, driver.Error, connection_invalidated=is_gone, dialect=dialect
-            ) from error
+            )
+            setattr(told, _NOT_DONE, borrowed is None)
+            raise told from error
         except BaseException:
             # A signal's handler raised: an answer may be under way.
             if borrowed is not None:
@@ -449,6 +488,11 @@ def _nothing_happened(error: BaseException) -> bool:
         return False
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     return state in _GAVE_WAY or (error.orig is not None and _is_busy(error.orig))
+
+
+def _was_not_done(error: BaseException) -> bool:
+    """Whether the database was away, and nothing can have been done; it may be there again soon."""
+    return bool(getattr(error, _NOT_DONE, False))
 
 
 def _is_busy(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from airflow_provider.metastore.transactions.table_write_ids import (
     txn_of_write_id,
 )
 from airflow_provider.metastore.transactions.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
-from airflow_provider.metastore.transactions.transactions import lock_open
+from airflow_provider.metastore.transactions.transactions import lock_open, open_txns, remove_empty_aborted
 from airflow_provider.metastore.transactions.write_id_group import WRITE_IDS, AllocateWriteId
 
 __all__ = [
@@ -27,6 +27,8 @@ __all__ = [
     "last_write_id",
     "lock_open",
     "open_table_write_ids",
+    "open_txns",
+    "remove_empty_aborted",
     "table_write_ids_of",
     "txn_of_write_id",
 ]

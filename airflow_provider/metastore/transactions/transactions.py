@@ -74,9 +74,34 @@ def open_txn(
     timeout_millis: int | None = None,
 ) -> int:
     """See :meth:`AnyMetastore.open_txn`."""
-    txn_id = advance(connection, Counter.TXN_ID)
+    [txn_id] = open_txns(
+        connection,
+        1,
+        user,
+        host,
+        agent=agent,
+        commit_on_recovery=commit_on_recovery,
+        txn_type=txn_type,
+        timeout_millis=timeout_millis,
+    )
+    return txn_id
+
+
+def open_txns(
+    connection: Connection,
+    count: int,
+    user: str,
+    host: str,
+    *,
+    agent: str | None,
+    commit_on_recovery: bool,
+    txn_type: TxnType = TxnType.DEFAULT,
+    timeout_millis: int | None = None,
+) -> list[int]:
+    """Open several transactions, which follow each other; one event tells all of them, as in Hive."""
+    last = advance(connection, Counter.TXN_ID, count)
+    txn_ids = list(range(last - count + 1, last + 1))
     row = {
-        "id": txn_id,
         "state": TxnState.OPEN,
         "user_name": user,
         "host": host,
@@ -85,12 +110,12 @@ def open_txn(
         "txn_type": txn_type,
         "timeout_ms": timeout_millis,
     }
-    connection.execute(_OPEN, row)
-    if txn_type == TxnType.READ_ONLY:
-        # Hive writes no event either (DbNotificationListener): no consumer has anything to do for it.
-        return txn_id
-    append_events(connection, [open_event(txn_id)])
-    return txn_id
+    connection.execute(_OPEN, [{"id": one, **row} for one in txn_ids])
+    # Hive writes no event of those that only read (DbNotificationListener): no consumer has anything to do.
+    if txn_type != TxnType.READ_ONLY:
+        message = {"txnIds": txn_ids, "fromTxnId": txn_ids[0], "toTxnId": txn_ids[-1]}
+        append_events(connection, [NewEvent(EventType.OPEN_TXN, message)])
+    return txn_ids
 
 
 def open_event(txn_id: int | str) -> NewEvent:
@@ -156,6 +181,30 @@ def abort_txn(connection: Connection, txn_id: int) -> int:
     updated = sorted({write.database for write in writes_of(connection, txn_id)})
     event = NewEvent(EventType.ABORT_TXN, {"txnid": txn_id, "dbsUpdated": updated})
     return _end(connection, found, TxnState.ABORTED, event)
+
+
+def remove_empty_aborted(connection: Connection, older_than_seconds: float) -> int:
+    """Forget aborted transactions that have no write id and no write, so that no table has data of theirs.
+
+    As Hive's ``AcidTxnCleanerService``. Every list of transactions would name them for ever.
+
+    :param older_than_seconds: those that were aborted so long ago: who asks for one later learns that there
+        is none.
+    :return: how many they were.
+    """
+    wrote = (
+        select(txn_write_ids.c.txn_id).where(txn_write_ids.c.txn_id == txns.c.id),
+        select(txn_writes.c.txn_id).where(txn_writes.c.txn_id == txns.c.id),
+    )
+    return connection.execute(
+        delete(txns).where(
+            txns.c.state == TxnState.ABORTED,
+            # A replicator maps its transactions to those of the source.
+            txns.c.txn_type != TxnType.REPL_CREATED,
+            txns.c.closed_at <= current_millis() - int(older_than_seconds * 1000),
+            *(~one.exists() for one in wrote),
+        )
+    ).rowcount
 
 
 def lock_open(connection: Connection, txn_id: int) -> TxnType:

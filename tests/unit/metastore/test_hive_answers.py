@@ -18,6 +18,7 @@ from thriftpy2.transport import TTransportException
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import Metastore, open_metastore
+from airflow_provider.metastore.api import Housekeeper
 from airflow_provider.metastore.thrift.protocol import hive
 from airflow_provider.metastore.thrift.server.limits import Limits
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serving
@@ -172,6 +173,33 @@ class TestEvents:
         ours.close()
         with pytest.raises(InvalidInputError, match="'xml'"):
             serve(message_format="xml")
+
+
+class TestTransactions:
+    def test_a_batch_is_told_by_one_event(self, client: Any, by_database: Metastore) -> None:
+        before = by_database.current_event_id()
+        request = hive.OpenTxnRequest(num_txns=3, user="me", hostname="here")
+        opened = client.open_txns(request).txn_ids
+        assert opened == [opened[0], opened[0] + 1, opened[0] + 2]
+        [told] = by_database.next_events(before)
+        expected = {"txnIds": opened, "fromTxnId": opened[0], "toTxnId": opened[2]}
+        assert {name: told.message[name] for name in expected} == expected
+        assert by_database.open_txn("me", "here") == opened[2] + 1
+
+    def test_aborted_ones_without_a_write_are_forgotten_after_a_day(self, by_database: Metastore) -> None:
+        empty, recent, wrote, still_open = [by_database.open_txn("me", "here") for _ in range(4)]
+        by_database.allocate_table_write_id(wrote, "lake", "flights")
+        for txn_id in (empty, wrote):
+            by_database.abort_txn(txn_id)
+        with by_database.engine._engine.begin() as connection:
+            connection.execute(text("UPDATE metastore_txns SET closed_at = closed_at - 90000000"))
+        by_database.abort_txn(recent)
+        Housekeeper(by_database, event_ttl=None, timeout_seconds=1e9).keep_house()
+        snapshot = by_database.valid_txn_list()
+        assert snapshot.exceptions == (recent, wrote, still_open)
+        # Its write id may be in files.
+        assert by_database.valid_write_id_list("lake", "flights").aborted == {1}
+        assert by_database.open_txn("me", "here") == still_open + 1
 
 
 class TestWhatClientsLearn:

@@ -85,6 +85,8 @@ class ServiceOptions:
         to let everybody in.
     :param message_format: how messages of the notification log are sent: ``json-0.2``, or ``gzip(json-2.0)``
         as a Hive sends them by default.
+    :param database_outage: seconds that a request waits for a PostgreSQL that is away, where nothing of it
+        can have been done; see :meth:`~airflow_provider.metastore.database.MetastoreEngine.outlast`.
     :param limits: what one request may ask for at most.
     """
 
@@ -109,6 +111,7 @@ class ServiceOptions:
     tls_client_ca: str | None = None
     users: str | None = None
     message_format: str = MESSAGE_FORMAT
+    database_outage: float = 10.0
     limits: Limits = field(default_factory=Limits)
 
 
@@ -183,6 +186,7 @@ def serving(
     :param options: those of the database and the replica do not count.
     """
     metastore = store.metastore if isinstance(store, CachedStore) else store
+    metastore.engine.outlast(options.database_outage)
     keeper = Housekeeper(
         metastore,
         recover=recover,

@@ -40,6 +40,7 @@ from airflow_provider.metastore.transactions import (
     last_txn_in_conflict,
     last_write_id,
     lock_open,
+    open_txns,
     txn_of_write_id,
 )
 
@@ -122,7 +123,19 @@ class TransactionHandler:
         if request.num_txns == 1:
             return Grouped(engine, TRANSACTIONS, one, lambda opened: hive.OpenTxnsResponse(txn_ids=[opened]))
         count = min(request.num_txns, _MAX_TXNS)
-        return hive.OpenTxnsResponse(txn_ids=[engine.write_together(TRANSACTIONS, one) for _ in range(count)])
+        opened = engine.write(
+            lambda connection: open_txns(
+                connection,
+                count,
+                one.user,
+                one.host,
+                agent=one.agent,
+                commit_on_recovery=one.commit_on_recovery,
+                txn_type=one.txn_type,
+                timeout_millis=one.timeout_millis,
+            )
+        )
+        return hive.OpenTxnsResponse(txn_ids=opened)
 
     def abort_txn(self, request: Any) -> None:
         self._metastore.abort_txn(request.txnid)
