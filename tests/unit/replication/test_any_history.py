@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.exceptions import CommitError, TableServiceError
+from airflow_provider.exceptions import CommitError, TableServiceError, WriteConflictError
 from airflow_provider.indexing import drop_index, run_index, schedule_index
 from airflow_provider.metastore import Column, PartitionSpec
-from airflow_provider.replication import ReplicationSettings, Replicator
+from airflow_provider.replication import ReplicationSettings, Replicator, failover
 from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning import Retention, clean
 from airflow_provider.services.compaction import CompactionSettings, compact
@@ -27,6 +27,7 @@ from airflow_provider.services.savepoint import create_savepoint, delete_savepoi
 from airflow_provider.table import HudiTable
 from tests.unit.concurrency.transactional_lake import SCHEMA
 from tests.unit.replication.pair import Pair, rows
+from tests.unit.replication.test_failover import write_to_new_source
 from tests.unit.replication.test_killed import KilledError
 from tests.unit.replication.test_table_services import cluster
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
@@ -75,6 +76,32 @@ class History:
         for name in self.source.list_tables("lake"):
             assert_indexes_equal_a_rebuild(self.pair.copy_of(name))
         assert self.pair.replicate().bytes_copied == 0
+        self._hand_over_and_back()
+
+    def _hand_over_and_back(self) -> None:
+        """A failover, killed at a step of it; writes on the other side; and the way back."""
+        pair, policy = self.pair, self.pair.policy
+        self.write()
+        opened = self.lake.begin()
+        with suppress(TableServiceError):
+            self.lake.write(self._table(), self._rows(), opened)
+        # Dead or alive, one side takes writes; done again, it is done.
+        with suppress(KilledError):
+            Replicator(policy, pair.source, pair.target, step=self._at_a_step(self._be_killed)).run()
+        failover(policy, pair.source, pair.target, timeout_seconds=0.0, abort_open=True)
+        pair.check_equal()
+        for _ in range(3):
+            with suppress(WriteConflictError):
+                write_to_new_source(pair, self._table(), self._rows())
+        back = policy.reversed("dr-back")
+        with suppress(KilledError):
+            Replicator(back, pair.target, pair.source, step=self._at_a_step(self._be_killed)).run()
+        Replicator(back, pair.target, pair.source).run()
+        pair.check_equal()
+        failover(back, pair.target, pair.source)
+        self.write()
+        pair.replicate()
+        pair.check_equal()
 
     # --- what is compared -----------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from airflow_provider.exceptions import EventsExpiredError, InvalidInputError
 from airflow_provider.metastore import PartitionSpec
 from airflow_provider.metastore.replication import Phase
 from airflow_provider.replication import ReplicationPolicy, Replicator, replication_lag
+from airflow_provider.services.cleaning import Retention, clean
 from tests.unit.replication.pair import Pair
 from tests.unit.replication.test_killed import KilledError
 
@@ -67,6 +68,25 @@ def test_what_is_there_is_not_copied_again(pair: Pair) -> None:
     assert pair.replicate(bootstrap=True).bytes_copied == 0
     assert pair.replicator().status().bytes_copied == copied
     pair.check_equal()
+
+
+def test_what_a_killed_bootstrap_has_left_goes(pair: Pair) -> None:
+    def step(name: str) -> None:
+        if name == "create the table":
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        pair.replicator(step).run()
+    table = pair.lake.tables["trips"]
+    for fare in range(3):
+        pair.lake.write("trips", {1: fare, 2: fare})
+    assert clean(table, Retention(retained=1))
+    pair.replicate()
+    pair.check_equal()
+    files = [
+        {each.name for each in Path(of.location).rglob("*.parquet")} for of in (table, pair.copy_of("trips"))
+    ]
+    assert files[0] == files[1]
 
 
 def test_a_position_that_has_fallen_out_of_the_log_says_so(pair: Pair) -> None:
