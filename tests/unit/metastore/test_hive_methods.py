@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,8 +222,19 @@ class TestPartitions:
         found = client.get_partitions_with_auth("lake", "flights", 2, "me", [])
         assert [one.values[1] for one in found] == ["1", "10"]
 
+    def test_the_beginning_of_values_is_no_longer_than_the_keys(
+        self, client: Any, flights: list[str]
+    ) -> None:
+        assert client.get_partition_names_ps("lake", "flights", ["", "10"], -1) == ["year=2013/month=10"]
+        with pytest.raises(ttypes.MetaException, match="has 2 partition keys, and 3 values are given"):
+            client.get_partition_names_ps("lake", "flights", ["2013", "1", "x"], -1)
+
 
 class TestTables:
+    def test_an_empty_pattern_names_none(self, client: Any) -> None:
+        assert client.get_tables("lake", "") == []
+        assert client.get_tables("lake", "*") == ["flights"]
+
     @pytest.fixture
     def owned(self, by_database: Metastore) -> None:
         for name, owner, parameters in (
@@ -565,3 +577,13 @@ class _Empty:
         protocol.writeStructBegin("")
         protocol.writeFieldStop()
         protocol.writeStructEnd()
+
+
+def test_every_method_of_the_definition_is_served_and_is_on_the_page(by_database: Metastore) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "metastore-methods.md").read_text()
+    served = page.partition("## What is left out")[0]
+    defined = set(hive.ThriftHiveMetastore.thrift_services)
+    assert defined - set(re.findall(r"`(\w+)`", served)) == set()
+    with serving(by_database, ServiceOptions("", port=0), housekeeping=False) as server:
+        handlers = server._processor._handler
+        assert [name for name in sorted(defined) if not callable(getattr(handlers, name))] == []

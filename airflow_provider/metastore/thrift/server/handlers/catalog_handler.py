@@ -455,4 +455,4 @@ def plain_name(database: str) -> str:
 
 def _matching(pattern: str | None, names: Iterable[str]) -> Iterable[str]:
     """The names that fit a pattern; all of them without one."""
-    return filter(name_pattern(pattern), names) if pattern else names
+    return names if pattern is None else filter(name_pattern(pattern), names)

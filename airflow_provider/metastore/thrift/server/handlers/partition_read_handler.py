@@ -43,7 +43,17 @@ def _beginning(values: Sequence[str]) -> Choose:
         return all(asked in ("", had) for asked, had in zip(values, partition_texts(own), strict=False))
 
     known = {at: set(partition_values([one])) | {one} for at, one in enumerate(values) if one}
-    return lambda table: PartitionChoice(keep, plain=known)
+
+    def choose(table: TableInfo) -> PartitionChoice:
+        if len(values) > len(table.partition_keys):
+            raise InvalidInputError(
+                f"table {table.full_name} has {len(table.partition_keys)} partition keys, and {len(values)} "
+                f"values are given: {list(values)}; give one for each of the first keys",
+                table=table.full_name,
+            )
+        return PartitionChoice(keep, plain=known)
+
+    return choose
 
 
 def _named(names: Sequence[str]) -> Choose:
