@@ -1,4 +1,4 @@
-"""What a task measures comes to a real StatsD listener by Airflow's own stats. No Spark."""
+"""What a task measures comes to real listeners by Airflow's own stats. No Spark."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
+from opentelemetry.metrics import get_meter_provider
 
 from airflow_provider.hooks.stats import task_stats
 from airflow_provider.ingestion import ingest_arrow
@@ -16,6 +17,7 @@ from airflow_provider.operators import CleanOperator
 from airflow_provider.sensors import NotificationLogCatchupSensor
 from airflow_provider.spark.job_answer import result_of_answer, success
 from tests.airflow.flights import COLUMNS
+from tests.airflow.otlp import collector
 from tests.airflow.statsd import statsd_server
 
 ABOUT = {"table": "lake.flights"}
@@ -53,6 +55,23 @@ def test_a_task_tells_its_commit_and_how_its_table_is(run_dag, statsd, metastore
     assert statsd.total("timeline_length", "g", **ABOUT) == len(loaded.timeline().instants)
     assert statsd.total("oldest_pending_seconds", "g", **ABOUT) == 0
     assert statsd.total("consumer_lag", "g", consumer="replica") > 0
+
+
+def test_they_come_to_opentelemetry_too(monkeypatch, loaded):
+    with collector() as server:
+        monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
+        monkeypatch.setenv("AIRFLOW__METRICS__OTEL_HOST", "127.0.0.1")
+        monkeypatch.setenv("AIRFLOW__METRICS__OTEL_PORT", str(server.server_port))
+        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+        CleanOperator(task_id="clean", table="lake.flights", retained=1).execute({})
+        provider = get_meter_provider()
+        assert provider.force_flush()
+        assert server.point("commits", action="clean", priority="100", **ABOUT).as_int == 1
+        assert server.point("publish", action="clean", **ABOUT).sum > 0
+        assert server.point("timeline_length", **ABOUT).as_int == len(loaded.timeline().instants)
+        provider.shutdown()
+    monkeypatch.delenv("AIRFLOW__METRICS__OTEL_ON")
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
 
 
 def test_what_a_job_in_another_process_measured_comes_with_its_answer(statsd, loaded):
