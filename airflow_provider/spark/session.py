@@ -99,6 +99,7 @@ def job_session(
     check_installed(with_jvm=False)
     spark = _session(app_name, conf or {}, connect_timeout, log_file)
     check_session(spark)
+    _tell_user_interface(spark)
     return spark
 
 
@@ -113,6 +114,12 @@ def _session(
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit for the Python it starts
         return SparkSession.builder.appName(app_name).getOrCreate()
     return local_session(app_name, conf.get("spark.master", "local[*]"), conf, log_file=log_file)
+
+
+def _tell_user_interface(spark: SparkSession) -> None:
+    """Say where a person can watch the job; over Spark Connect nobody tells it."""
+    if not type(spark).__module__.startswith("pyspark.sql.connect") and (url := spark.sparkContext.uiWebUrl):
+        log.info("Spark's user interface: %s", url)
 
 
 def wait_for_server(remote: str, timeout: float) -> None:

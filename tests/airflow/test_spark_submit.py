@@ -26,20 +26,22 @@ def cluster_python(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("cluster") / "venv"
     uv("venv", "--quiet", "--python", sys.executable, folder)
     locked = folder.parent / "locked.txt"
-    uv("export", "--quiet", "--locked", "--no-emit-project", "--no-hashes", "--output-file", locked)
+    uv("export", "--quiet", "--locked", "--no-emit-workspace", "--no-hashes", "--output-file", locked)
     python = folder / "bin" / "python"
     uv("pip", "install", "--quiet", "--python", python, "--constraints", locked, *CLUSTER_LIBRARIES)
     return python
 
 
 def test_driver_and_workers_need_only_the_stated_libraries(
-    metastore, table, source, spark_on_this_machine, cluster_python
+    metastore, table, source, spark_on_this_machine, cluster_python, capsys
 ):
     python = {"spark.pyspark.python": str(cluster_python), "spark.pyspark.driver.python": str(cluster_python)}
     operator = ingest(source, spark_conn_id=spark_on_this_machine, spark_conf=python)
     result = operator.execute({})
     assert result["rows_inserted"] == len(rows_of(table)) == 3
     assert metastore.get_txn(result["txn_id"]).state == TxnState.COMMITTED
+    # While it runs, the task's log says where to watch it.
+    assert "Spark's user interface: http://" in "".join(capsys.readouterr())
 
 
 def test_a_driver_on_the_cluster_gets_the_job_shipped(connect, tmp_path):
