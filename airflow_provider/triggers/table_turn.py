@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider.concurrency import pending_instants, writers_ahead
+from airflow_provider.concurrency import pending_instants, settle_operation, writers_ahead
 from airflow_provider.exceptions import LockUnavailableError
 from airflow_provider.hooks.lock_provider import LockProviderHook
 from airflow_provider.hooks.table import TableHook
@@ -44,7 +45,8 @@ def before_turn(
 class TableTurnTrigger(PollingTrigger):
     """Fires when a write may begin; see :func:`before_turn`.
 
-    There is nothing to be killed with it: nothing of the write runs yet.
+    Nothing of this try runs yet. When a person ends the task, what an earlier try still writes is rolled
+    back.
 
     :param location: absolute path or URL of the table.
     :param priority: of the write; None for one that waits for no writer.
@@ -104,6 +106,24 @@ class TableTurnTrigger(PollingTrigger):
         except LockUnavailableError:
             self._looked_at = None
             raise
+
+    async def on_kill(self) -> None:
+        """Roll back what the job of an earlier try still writes: a person has ended or cleared the task.
+
+        The job itself cannot be reached from here. It ends without a commit when it finds out: at its next
+        sign of life, or its commit. Airflow does not call this when the triggerer ends, nor after a timeout.
+        """
+        if self.operation_key is None:
+            return
+        await self.connect()
+        await asyncio.to_thread(self._roll_back, self.operation_key)
+
+    def _roll_back(self, operation_key: str) -> None:
+        table = HudiTable.open(self.location, self._storage_options)
+        pending = [each.instant for each in pending_instants(table) if each.operation_key == operation_key]
+        if pending:
+            self.log.info("rolling back what the job of an earlier try writes: %s", ", ".join(pending))
+            settle_operation(table, operation_key, reason="a person has ended its task")
 
     def _open(self) -> tuple[HudiTable, LockProvider]:
         table = HudiTable.open(self.location, self._storage_options)

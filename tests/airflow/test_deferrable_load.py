@@ -13,7 +13,14 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import TaskDeferred
 
-from airflow_provider.concurrency import PRIORITIES, WriteSettings, begin_write, find_operation
+from airflow_provider.concurrency import (
+    PRIORITIES,
+    WriteSettings,
+    begin_write,
+    find_operation,
+    pending_instants,
+)
+from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import open_lock
 from airflow_provider.operators import BackfillOperator, IngestOperator
 from airflow_provider.operators._base import deferrable_write
@@ -128,6 +135,31 @@ def test_it_finds_the_job_that_an_earlier_try_left(context, source, table):
     assert event_of(trigger)["status"] == "success"
     # What the task does then is to find this commit, as a retry does.
     assert settled._operation(context).is_retry
+    assert find_operation(table, operation.key).instant == committed.instant
+
+
+def test_killing_the_deferred_task_ends_what_an_earlier_try_writes(context, source, table):
+    task = ingest(source, deferrable=True)
+    operation = task._operation(context)
+    operation.remember(waits_for_writer=True)
+    with begin_write(table, operation="UPSERT") as other:
+        job = begin_write(table, operation="UPSERT", operation_key=operation.key)
+        trigger = deferred(task, context)
+        asyncio.run(trigger.on_kill())
+        assert [each.instant for each in pending_instants(table)] == [other.instant]
+        with pytest.raises(CommitError):
+            job.check([])
+
+
+def test_killing_it_undoes_nothing_that_has_committed(context, source, table):
+    task = ingest(source, deferrable=True)
+    operation = task._operation(context)
+    operation.remember(waits_for_writer=True)
+    with begin_write(table, operation="UPSERT", operation_key=operation.key) as job:
+        trigger = deferred(task, context)
+        job.plan([])
+        committed = job.commit([])
+    asyncio.run(trigger.on_kill())
     assert find_operation(table, operation.key).instant == committed.instant
 
 
