@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Executors of Airflow's providers that run tasks on other machines, by their class names or modules.
-_ELSEWHERE = re.compile(r"Celery|Kubernetes|Ecs|Batch|Lambda|Edge", re.IGNORECASE)
+_ELSEWHERE = re.compile(r"(?:Celery|Kubernetes|Ecs|Batch|Lambda|Edge)Executor")
 _TLS = frozenset({"tls", "tls_ca", "tls_certificate", "tls_key"})
 
 

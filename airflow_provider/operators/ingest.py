@@ -98,8 +98,8 @@ class IngestOperator(DeferrableWrite):
     Arguments beside those of :class:`~airflow_provider.operators._base.DeferrableWrite`:
 
     :param source: path, URL or pattern of the files to read, or several (templated).
-    :param source_format: a format that Spark reads, such as ``parquet``, ``csv`` or ``json``
-        (templated).
+    :param source_format: ``parquet``, ``csv``, ``json`` or another format that Spark reads; ``arrow`` or
+        ``feather``, which is read without Spark (templated).
     :param source_options: options of Spark's reader, such as ``{"header": "true"}`` (templated).
     :param operation: ``insert``, ``upsert``, ``delete``, ``bulk_insert``, ``insert_overwrite`` (the
         partitions that the rows belong to) or ``insert_overwrite_table`` (templated).

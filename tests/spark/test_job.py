@@ -19,6 +19,7 @@ import tenacity
 from airflow_provider.exceptions import InvalidRecordKeyError, from_dict
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.spark.job_answer import RESULT_PREFIX, read_answer
+from airflow_provider.spark.session import spark_log_file
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_names import parse_base_file_name
 
@@ -32,7 +33,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 def specification(tmp_path: Path, table: HudiTable, source: Path | str, **job: Any) -> Path:
     file = tmp_path / "job.json"
-    conf = {"spark.master": "local[1]", "spark.log.level": "ERROR"}
+    conf = {"spark.master": "local[1]"}
     described = IngestJob.of(table.location, (str(source),), job_id="j1", spark_conf=conf, **job)
     file.write_text(described.to_json())
     return file
@@ -66,6 +67,16 @@ def test_a_job_tells_what_it_did_in_two_ways(table: HudiTable, tmp_path: Path) -
     assert answer["status"] == "success"
     assert answer["result"]["rows_inserted"] == 2
     assert snapshot(table).count_rows() == 2
+    for step in (
+        "Spark 4",
+        "read: 1 file, ",
+        "begun, operation",
+        "1 of 1 file groups written",
+        "committed at",
+    ):
+        assert step in ended.stderr
+    assert "\tat " not in ended.stderr, "a stack trace of Java's is for who asks for it"
+    assert not spark_log_file("j1").exists()
     again = run(specification(tmp_path, table, source_of(tmp_path, [3]), operation_key="k"))
     assert told(again.stdout)["result"] == answer["result"] | {"already_committed": True}
     assert "JVM" not in again.stderr, "no Spark session is needed to see that the work is done"
@@ -80,6 +91,11 @@ def test_a_job_that_fails_tells_why(table: HudiTable, tmp_path: Path) -> None:
     error = from_dict(answer["error"])
     assert isinstance(error, InvalidRecordKeyError)
     assert error.details["columns"] == ["id"]
+    spark_log = spark_log_file("j1")
+    assert f"the job failed; Spark's own log is {spark_log}" in ended.stderr
+    assert "Running Spark version" in spark_log.read_text()
+    assert spark_log.stat().st_mode & 0o077 == 0
+    spark_log.unlink()
     assert table.timeline().instants == ()
 
 
