@@ -24,6 +24,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_names import parse_base_file_name
 
 SCHEMA = pa.schema({"id": pa.int64(), "v": pa.int64()})
+JOB = f"test-{os.getpid()}"
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def table(tmp_path: Path) -> HudiTable:
 def specification(tmp_path: Path, table: HudiTable, source: Path | str, **job: Any) -> Path:
     file = tmp_path / "job.json"
     conf = {"spark.master": "local[1]"}
-    described = IngestJob.of(table.location, (str(source),), job_id="j1", spark_conf=conf, **job)
+    described = IngestJob.of(table.location, (str(source),), job_id=JOB, spark_conf=conf, **job)
     file.write_text(described.to_json())
     return file
 
@@ -63,7 +64,7 @@ def test_a_job_tells_what_it_did_in_two_ways(table: HudiTable, tmp_path: Path) -
     ended = run(specification(tmp_path, table, source_of(tmp_path, [1, 2]), operation_key="k"))
     assert ended.returncode == 0, ended.stderr[-3000:]
     answer = told(ended.stdout)
-    assert answer == read_answer(table.storage, "j1")
+    assert answer == read_answer(table.storage, JOB)
     assert answer["status"] == "success"
     assert answer["result"]["rows_inserted"] == 2
     assert snapshot(table).count_rows() == 2
@@ -76,7 +77,7 @@ def test_a_job_tells_what_it_did_in_two_ways(table: HudiTable, tmp_path: Path) -
     ):
         assert step in ended.stderr
     assert "\tat " not in ended.stderr, "a stack trace of Java's is for who asks for it"
-    assert not spark_log_file("j1").exists()
+    assert not spark_log_file(JOB).exists()
     again = run(specification(tmp_path, table, source_of(tmp_path, [3]), operation_key="k"))
     assert told(again.stdout)["result"] == answer["result"] | {"already_committed": True}
     assert "JVM" not in again.stderr, "no Spark session is needed to see that the work is done"
@@ -87,11 +88,11 @@ def test_a_job_that_fails_tells_why(table: HudiTable, tmp_path: Path) -> None:
     ended = run(specification(tmp_path, table, source_of(tmp_path, [None])))
     assert ended.returncode == 1
     answer = told(ended.stdout)
-    assert answer == read_answer(table.storage, "j1")
+    assert answer == read_answer(table.storage, JOB)
     error = from_dict(answer["error"])
     assert isinstance(error, InvalidRecordKeyError)
     assert error.details["columns"] == ["id"]
-    spark_log = spark_log_file("j1")
+    spark_log = spark_log_file(JOB)
     assert f"the job failed; Spark's own log is {spark_log}" in ended.stderr
     assert "Running Spark version" in spark_log.read_text()
     assert spark_log.stat().st_mode & 0o077 == 0
