@@ -38,7 +38,8 @@ class ReplicationOperator(BaseOperator):
 
     :param policy: name of the replication (templated).
     :param databases: the target's database by the source's (templated).
-    :param locations: the target's folder or URL by the source's, which hold the tables (templated).
+    :param locations: the target's folder or URL by the source's, which hold the tables. In a mapping only the
+        target's is templated; in a list of pairs both are.
     :param source_metastore_conn_id: connection of the source's metastore (templated).
     :param target_metastore_conn_id: connection of the target's metastore (templated).
     :param source_storage_conn_id: of the source's tables; see
@@ -62,7 +63,7 @@ class ReplicationOperator(BaseOperator):
         *,
         policy: str,
         databases: Mapping[str, str],
-        locations: Mapping[str, str],
+        locations: Mapping[str, str] | Sequence[tuple[str, str]],
         source_metastore_conn_id: str,
         target_metastore_conn_id: str,
         source_storage_conn_id: str | None = None,
@@ -85,7 +86,7 @@ class ReplicationOperator(BaseOperator):
             self.source_storage_conn_id,
             self.target_storage_conn_id,
         )
-        return hook, hook.get_policy(self.policy, self.databases, self.locations)
+        return hook, hook.get_policy(self.policy, self.databases, dict(self.locations))
 
 
 class ReplicateOperator(ReplicationOperator):

@@ -1,0 +1,57 @@
+"""A copy of the lake elsewhere, kept up all day, and the change of the sides.
+
+``flights_replica`` brings the database of ``flights.py``, and what its tables hold, into the metastore of the
+connection ``table_metastore_replica`` and the folder of the variable ``lake_replica``. It follows the source
+for an hour, then the next run goes on. Between events it waits in the triggerer and holds no slot.
+
+``flights_failover`` is started by hand, and hands the lake over to the replica while both sides are there. For
+a source that is gone there is `table-services failover --promote`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG
+
+from airflow_provider.operators import FailoverOperator, ReplicateOperator
+from airflow_provider.sensors import ReplicationLagSensor
+
+PAIR: dict[str, Any] = {
+    "source_metastore_conn_id": "table_metastore_default",
+    "target_metastore_conn_id": "table_metastore_replica",
+}
+REPLICATION: dict[str, Any] = {
+    "policy": "flights",
+    "databases": {"lake": "lake_replica"},
+    "locations": [("{{ var.value.lake }}", "{{ var.value.lake_replica }}")],
+    **PAIR,
+}
+
+with DAG(
+    "flights_replica",
+    schedule="@hourly",
+    max_active_runs=1,
+    catchup=False,
+    params={"minutes": 59.0},
+    tags=["flights"],
+) as replica:
+    ReplicateOperator(
+        task_id="replicate",
+        follow_for="{{ params.minutes * 60 }}",
+        poll_interval=2.0,
+        deferrable=True,
+        **REPLICATION,
+    )
+
+with DAG(
+    "flights_failover",
+    schedule=None,
+    max_active_runs=1,
+    tags=["flights"],
+) as hand_over:
+    # A large rest is brought over while writers still go on.
+    close = ReplicationLagSensor(
+        task_id="close", policy="flights", max_seconds=300, poke_interval=5, deferrable=True, **PAIR
+    )
+    close >> FailoverOperator(task_id="fail_over", mode="planned", **REPLICATION)
