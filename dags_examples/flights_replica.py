@@ -4,8 +4,8 @@
 connection ``table_metastore_replica`` and the folder of the variable ``lake_replica``. It follows the source
 for an hour, then the next run goes on. Between events it waits in the triggerer and holds no slot.
 
-``flights_failover`` is started by hand, and hands the lake over to the replica while both sides are there. For
-a source that is gone there is `table-services failover --promote`.
+``flights_failover`` is started by hand, and hands the lake over to the replica while both sides are there.
+For a source that is gone there is `table-services failover --promote`.
 """
 
 from __future__ import annotations
