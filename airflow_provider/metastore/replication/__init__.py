@@ -13,6 +13,7 @@ from airflow_provider.metastore.replication.policies import (
     add_bytes,
     begin_policy,
     drop_policy,
+    ensure_policy_of_client,
     find_policy,
     keep_lease,
     move_position,
@@ -24,6 +25,7 @@ from airflow_provider.metastore.replication.policies import (
 )
 from airflow_provider.metastore.replication.state import SourceState, TableState, bring_over, read_source
 from airflow_provider.metastore.replication.transactions import (
+    bring_write_ids,
     end_txn,
     force_write_id,
     map_txn,
@@ -42,8 +44,10 @@ __all__ = [
     "apply_catalog_event",
     "begin_policy",
     "bring_over",
+    "bring_write_ids",
     "drop_policy",
     "end_txn",
+    "ensure_policy_of_client",
     "find_policy",
     "force_write_id",
     "keep_lease",

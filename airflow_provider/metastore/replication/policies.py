@@ -98,6 +98,19 @@ def begin_policy(
     return find_policy(connection, policy)
 
 
+def ensure_policy_of_client(connection: Connection, policy: str) -> None:
+    """Make a policy by which a client of the server maps transactions; it keeps its position itself."""
+    values = {
+        "policy": policy,
+        "source": "a client of the server",
+        "databases": {},
+        "phase": Phase.FOLLOWING,
+        "bytes_copied": 0,
+        "updated_at": current_millis(),
+    }
+    insert_if_absent(connection, replications, values)
+
+
 def find_policy(connection: Connection, policy: str, *, lock: bool = False) -> Replication:
     """Look a replication up.
 

@@ -29,9 +29,9 @@ from airflow_provider.metastore.replication.events import (
 )
 from airflow_provider.metastore.replication.policies import Phase, find_policy, set_phase
 from airflow_provider.metastore.replication.transactions import (
+    bring_write_ids,
     end_txn,
     force_write_id,
-    forget_write_ids,
     map_txn,
     mapped_txns,
 )
@@ -211,21 +211,12 @@ def _bring_transactions(connection: Connection, state: SourceState, scope: Scope
     for each in state.tables:
         target = scope.database(each.table.database)
         if target is not None:
-            _bring_write_ids(connection, each, target, policy)
-
-
-def _bring_write_ids(connection: Connection, each: TableState, database: str, policy: str) -> None:
-    """Those of the table that are neither open nor unknown: by them its list is what it is at the source."""
-    name = each.table.name
-    table_write_ids.seed_write_id(connection, database, name, each.last_write_id)
-    aborted, committed = table_write_ids.ended_write_ids(connection, database, name)
-    stale = {one for one in aborted if one not in each.aborted}
-    forget_write_ids(connection, database, name, last=each.last_write_id, stale=stale)
-    closed = [(one, TxnState.ABORTED) for one in sorted(each.aborted - aborted)]
-    if each.committed and each.committed != committed:
-        closed.append((each.committed, TxnState.COMMITTED))
-    for write_id, state in closed:
-        txn = transactions.open_txn(connection, "replication", "", agent=policy, commit_on_recovery=False)
-        force_write_id(connection, txn, database, name, write_id)
-        end = transactions.abort_txn if state is TxnState.ABORTED else transactions.commit_txn
-        end(connection, txn)
+            bring_write_ids(
+                connection,
+                target,
+                each.table.name,
+                policy,
+                last=each.last_write_id,
+                aborted=each.aborted,
+                committed=each.committed,
+            )

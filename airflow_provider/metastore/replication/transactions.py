@@ -116,6 +116,40 @@ def forget_write_ids(
     )
 
 
+def bring_write_ids(
+    connection: Connection,
+    database: str,
+    table: str,
+    policy: str,
+    *,
+    last: int,
+    aborted: Collection[int],
+    committed: int,
+) -> None:
+    """Make a table's ValidWriteIdList mean what it means at the source, but for open transactions.
+
+    Hive's ReplTableWriteIdStateFunction: for each aborted id there is a transaction that is aborted. Here the
+    highest committed id has one, too: by it the list knows how far it goes.
+
+    :param database: of the target.
+    :param last: the highest write id that the source has taken.
+    :param aborted: the write ids of aborted transactions of the source.
+    :param committed: the highest write id of a committed transaction of the source; 0 when there is none.
+    """
+    table_write_ids.seed_write_id(connection, database, table, last)
+    here, highest = table_write_ids.ended_write_ids(connection, database, table)
+    stale = {one for one in here if one not in aborted}
+    forget_write_ids(connection, database, table, last=last, stale=stale)
+    closed = [(one, TxnState.ABORTED) for one in sorted({*aborted} - here)]
+    if committed and committed != highest:
+        closed.append((committed, TxnState.COMMITTED))
+    for write_id, state in closed:
+        txn = transactions.open_txn(connection, _USER, "", agent=policy, commit_on_recovery=False)
+        force_write_id(connection, txn, database, table, write_id)
+        end = transactions.abort_txn if state is TxnState.ABORTED else transactions.commit_txn
+        end(connection, txn)
+
+
 def end_txn(connection: Connection, policy: str, source_txn_id: int, state: TxnState) -> int | None:
     """End the target's transaction for one of the source as that one has ended.
 

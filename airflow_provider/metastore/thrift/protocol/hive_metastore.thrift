@@ -225,6 +225,7 @@ service ThriftHiveMetastore extends FurtherMethods {
   MaxAllocatedTableWriteIdResponse get_max_allocated_table_write_id(                  // not in 2.3
     1: MaxAllocatedTableWriteIdRequest rqst) throws (1: MetaException o1)
 
+  void repl_tbl_writeid_state(1: ReplTblWriteIdStateRequest rqst)                     // not in 2.3
   void seed_write_id(1: SeedTableWriteIdsRequest rqst) throws (1: MetaException o1)   // not in 2.3
 
   LockResponse lock(1: LockRequest rqst) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)

@@ -151,6 +151,15 @@ struct MaxAllocatedTableWriteIdResponse {          // not in 2.3
   1: required i64 maxWriteId
 }
 
+struct ReplTblWriteIdStateRequest {                // not in 2.3
+  1: required string validWriteIdlist
+  2: required string user
+  3: required string hostName
+  4: required string dbName
+  5: required string tableName
+  6: optional list<string> partNames
+}
+
 struct SeedTableWriteIdsRequest {                  // not in 2.3
   1: required string dbName
   2: required string tableName

@@ -29,6 +29,12 @@ from airflow_provider.metastore.model import (
     partition_values,
 )
 from airflow_provider.metastore.thrift.protocol import hive, read_partition
+from airflow_provider.metastore.thrift.server.handlers.replication_handler import (
+    allocate_source_write_ids,
+    bring_write_id_state,
+    end_source_txn,
+    open_source_txns,
+)
 from airflow_provider.metastore.thrift.server.limits import Limits
 from airflow_provider.metastore.thrift.server.processor import Grouped
 from airflow_provider.metastore.transactions import (
@@ -103,7 +109,7 @@ class TransactionHandler:
         if request.num_txns <= 0:
             raise InvalidInputError(f"Invalid input for number of txns: {request.num_txns}")
         if request.replPolicy is not None:
-            raise InvalidInputError("transactions of a replication policy are not supported")
+            return open_source_txns(self._metastore, request)
         try:
             txn_type = TxnType(request.txn_type or 0)
         except ValueError:
@@ -138,6 +144,9 @@ class TransactionHandler:
         return hive.OpenTxnsResponse(txn_ids=opened)
 
     def abort_txn(self, request: Any) -> None:
+        if request.replPolicy is not None:
+            end_source_txn(self._metastore, request, TxnState.ABORTED)
+            return
         self._metastore.abort_txn(request.txnid)
 
     def abort_txns(self, request: Any) -> None:
@@ -148,12 +157,13 @@ class TransactionHandler:
                 continue  # as in Hive
 
     def commit_txn(self, request: Any) -> Any:
-        if request.keyValue is not None or request.replPolicy is not None:
+        if request.keyValue is not None:
             raise InvalidInputError(
-                f"transaction {request.txnid}: a commit with a key and value, or of a replication policy, "
-                "is not supported",
+                f"transaction {request.txnid}: a commit with a key and value is not supported",
                 txn_id=request.txnid,
             )
+        if request.replPolicy is not None:
+            return end_source_txn(self._metastore, request, TxnState.COMMITTED)
         return Grouped(self._metastore.engine, TRANSACTIONS, CommitTxn(request.txnid), _nothing)
 
     def heartbeat_txn_range(self, request: Any) -> Any:
@@ -213,10 +223,12 @@ class TransactionHandler:
             return ValidWriteIdList(full_name, 0)  # as in Hive
 
     def allocate_table_write_ids(self, request: Any) -> Any:
-        if request.txnIds is None or request.replPolicy is not None or request.reallocate:
+        if request.replPolicy is not None:
+            return allocate_source_write_ids(self._metastore, request)
+        if request.txnIds is None or request.reallocate:
             raise InvalidInputError(
                 f"table {request.dbName}.{request.tableName}: write ids are allocated by transaction ids; "
-                "a replication policy, or to allocate anew, is not supported"
+                "to allocate anew is not supported"
             )
         wanted = [AllocateWriteId(txn_id, request.dbName, request.tableName) for txn_id in request.txnIds]
         engine = self._metastore.engine
@@ -232,6 +244,9 @@ class TransactionHandler:
 
     def get_latest_txnid_in_conflict(self, txn_id: int) -> int:
         return self._metastore.engine.read(lambda connection: last_txn_in_conflict(connection, txn_id))
+
+    def repl_tbl_writeid_state(self, request: Any) -> None:
+        bring_write_id_state(self._metastore, request, self._limits.write_ids)
 
     def seed_write_id(self, request: Any) -> None:
         # Hive: the next one is the seed + 1.
