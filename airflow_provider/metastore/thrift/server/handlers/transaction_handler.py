@@ -29,14 +29,14 @@ from airflow_provider.metastore.model import (
     partition_values,
 )
 from airflow_provider.metastore.thrift.protocol import hive, read_partition
-from airflow_provider.metastore.thrift.server.handlers.replication_handler import (
+from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.processor import Grouped
+from airflow_provider.metastore.thrift.server.source_transactions import (
     allocate_source_write_ids,
     bring_write_id_state,
     end_source_txn,
     open_source_txns,
 )
-from airflow_provider.metastore.thrift.server.limits import Limits
-from airflow_provider.metastore.thrift.server.processor import Grouped
 from airflow_provider.metastore.transactions import (
     TRANSACTIONS,
     WRITE_IDS,
