@@ -132,8 +132,10 @@ def get_table_and_chosen_values(
 def _chosen_values(
     connection: Connection, table: TableInfo, choice: PartitionChoice
 ) -> list[PartitionValues]:
-    found = (tuple(json.loads(key)) for key in _candidates(connection, table, choice))
-    return sorted(filter(choice.keeps, found), key=partition_texts)
+    # Read as one document, which takes a fraction of the time.
+    document = f"[{','.join(_candidates(connection, table, choice))}]"
+    found: Iterable[PartitionValues] = map(tuple, json.loads(document))
+    return sorted(found if choice.keep is None else filter(choice.keep, found), key=partition_texts)
 
 
 def get_table_and_chosen(
