@@ -44,8 +44,12 @@ _REPORT_INTERVAL = 1.0
 _RETRY_INTERVAL = 1.0
 _MAX_GAP = 10_000
 
-# OPEN_TXN changes no copy; a new transaction is known by its number.
-_FOLLOWED_EVENTS = frozenset(EventType) - {EventType.OPEN_TXN}
+# These change no copy: a new transaction is known by its number, and no copy has statistics of columns.
+_FOLLOWED_EVENTS = frozenset(EventType) - {
+    EventType.OPEN_TXN,
+    EventType.UPDATE_TABLE_COLUMN_STAT,
+    EventType.UPDATE_PARTITION_COLUMN_STAT,
+}
 _CATALOG_EVENTS = frozenset(
     {
         EventType.CREATE_DATABASE,

@@ -1,7 +1,7 @@
 """Statistics of tables' and partitions' columns: functions of one connection, as :mod:`.catalog`.
 
 They are what a query engine found out, kept for it and its like, and estimates from the next write on. So
-they belong to no transaction and tell no event; nor does a replica have them: the database is asked.
+they belong to no transaction, nor does a replica have them: the database is asked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
 from airflow_provider.metastore.catalog.catalog import get_table
 from airflow_provider.metastore.catalog.partitions import MOST_VARIABLES, no_such_partition, partition_ids
 from airflow_provider.metastore.database import column_statistics, current_millis
-from airflow_provider.metastore.model import PartitionValues, TableInfo, partition_key
+from airflow_provider.metastore.model import (
+    NO_WRITE_ID,
+    EventType,
+    PartitionValues,
+    TableInfo,
+    encode_table,
+    partition_key,
+    partition_texts,
+)
+from airflow_provider.metastore.notifications import append_event
 
 
 @dataclass(frozen=True)
@@ -43,10 +52,14 @@ def update_column_statistics(
     *,
     partition: PartitionValues | None,
     engine: str,
+    struct: str,
+    write_id: int = NO_WRITE_ID,
 ) -> None:
     """Replace what is known of some columns.
 
     :param statistics: see :attr:`ColumnStatistics.data`, by column.
+    :param struct: Hive's ``ColumnStatistics`` of all of them in Thrift's JSON, for the event.
+    :param write_id: the write id whose rows they are of, for the event.
     :param partition: of which partition; None for the table.
     :param engine: whose statistics they are; those of others stay.
     :raises NoSuchObjectError: when the table or the partition does not exist.
@@ -69,6 +82,24 @@ def update_column_statistics(
         connection.execute(
             insert(column_statistics).values(analyzed_at=current_millis()), [fixed | row for row in rows]
         )
+        _append_update(connection, owner, partition, struct, write_id)
+
+
+def _append_update(
+    connection: Connection, table: TableInfo, partition: PartitionValues | None, struct: str, write_id: int
+) -> None:
+    message: dict[str, Any] = {
+        "writeId": write_id,
+        "database": table.database,
+        "colStatsJson": struct,
+        "parameters": table.parameters,
+        "tableObjJson": encode_table(table, write_id),
+    }
+    kind = EventType.UPDATE_TABLE_COLUMN_STAT
+    if partition is not None:
+        kind = EventType.UPDATE_PARTITION_COLUMN_STAT
+        message |= {"partVals": partition_texts(partition), "parameters": {}}
+    append_event(connection, kind, message, database=table.database, table=table.name)
 
 
 def get_column_statistics(

@@ -17,7 +17,7 @@ from thrift.transport import TTransport
 from thrift.transport.TSocket import TSocket
 from thriftpy2.rpc import make_client
 
-from airflow_provider.metastore import Column, Metastore, PartitionSpec
+from airflow_provider.metastore import CachedStore, Column, Metastore, PartitionSpec
 from airflow_provider.metastore.thrift.protocol import hive
 from airflow_provider.metastore.thrift.server.handlers import empty_answers
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serving
@@ -491,6 +491,24 @@ class TestStatistics:
         of_id = answer.colStats[0].statsData.longStats
         assert (answer.partsFound, of_id.lowValue, of_id.highValue) == (2, -3, 9)
         assert (of_id.numNulls, of_id.numDVs) == (3, 7)
+
+    def test_are_told_as_hive_tells_them(
+        self, client: Any, by_database: Metastore, r1: CachedStore, flights: list[str]
+    ) -> None:
+        before = by_database.current_event_id()
+        client.update_table_column_statistics(self.told(None, 5, 9, 1))
+        request = ttypes.SetPartitionsStatsRequest([self.told("1", 5, 9, 1)], writeId=7)
+        client.update_partition_column_statistics_req(request)
+        of_table, of_partition = by_database.next_events(before)
+        assert (of_table.event_type, of_table.table) == ("UPDATE_TBL_COL_STAT_EVENT", "flights")
+        struct = json.loads(of_table.message["colStatsJson"])
+        assert struct["2"]["lst"][2]["3"]["rec"]["2"]["rec"]["1"] == {"i64": 5}
+        assert of_partition.event_type == "UPDATE_PART_COL_STAT_EVENT"
+        told = of_partition.message
+        assert (told["writeId"], told["partVals"], told["database"]) == (7, ["2013", "1"], "lake")
+        # A replica passes over them.
+        r1.catch_up()
+        assert r1.statistics().event_id == by_database.current_event_id()
 
     def test_of_old_and_new_rows_together(self, client: Any) -> None:
         for low, high in ((5, 9), (1, 6)):

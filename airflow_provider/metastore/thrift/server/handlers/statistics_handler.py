@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
+from thriftpy2.protocol import TApacheJSONProtocol
+from thriftpy2.transport import TMemoryBuffer
 from thriftpy2.utils import deserialize, serialize
 
 from airflow_provider.metastore.api import Metastore
 from airflow_provider.metastore.catalog import ColumnStatistics, column_statistics, get_table
-from airflow_provider.metastore.model import PartitionValues, partition_values
+from airflow_provider.metastore.model import (
+    CATALOG,
+    NO_WRITE_ID,
+    PartitionValues,
+    TableInfo,
+    partition_values,
+)
 from airflow_provider.metastore.thrift.protocol import hive, values_in_name
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.server.handlers.merged_statistics import merged
@@ -42,7 +52,7 @@ class StatisticsHandler:
 
     def set_aggr_stats_for(self, request: Any) -> bool:
         for one in request.colStats:
-            self._update(one, request.engine, merges=bool(request.needMerge))
+            self._update(one, request.engine, request.writeId, merges=bool(request.needMerge))
         return True
 
     def get_aggr_stats_for(self, request: Any) -> Any:
@@ -87,7 +97,9 @@ class StatisticsHandler:
         self._delete(database, table, partition, column, engine)
         return True
 
-    def _update(self, statistics: Any, engine: str | None, *, merges: bool = False) -> None:
+    def _update(
+        self, statistics: Any, engine: str | None, write_id: int | None = None, *, merges: bool = False
+    ) -> None:
         place = statistics.statsDesc
         database, table = plain_name(place.dbName), place.tableName
         partition = self._values(database, table, None if place.isTblLevel else place.partName)
@@ -95,7 +107,7 @@ class StatisticsHandler:
 
         def update(connection: Connection) -> None:
             # Locked before it is read, as who merges at the same moment does.
-            get_table(connection, database, table, lock=True)
+            owner = get_table(connection, database, table, lock=True)
             told = dict(given)
             if merges:
                 known = column_statistics.get_column_statistics(
@@ -115,6 +127,8 @@ class StatisticsHandler:
                 {column: serialize(data) for column, data in told.items()},
                 partition=partition,
                 engine=engine or _ENGINE,
+                struct=_told(owner, statistics, told),
+                write_id=NO_WRITE_ID if write_id is None else write_id,
             )
 
         self._metastore.engine.write(update)
@@ -184,6 +198,22 @@ def _structs(found: Sequence[ColumnStatistics]) -> list[Any]:
         )
         for one in found
     ]
+
+
+def _told(table: TableInfo, statistics: Any, data: Mapping[str, Any]) -> str:
+    """Hive's struct of what is known by now, in Thrift's JSON."""
+    place = copy.copy(statistics.statsDesc)
+    place.dbName, place.tableName, place.catName = table.database, table.name, CATALOG
+    types = {column.name.lower(): column.type for column in table.schema}
+    known = [
+        hive.ColumnStatisticsObj(colName=name, colType=types.get(name, ""), statsData=one)
+        for name, one in data.items()
+    ]
+    trans = TMemoryBuffer()
+    protocol = TApacheJSONProtocol(trans)
+    protocol.write_message_begin("", 1, 0)
+    protocol.write_struct(hive.ColumnStatistics(statsDesc=place, statsObj=known, engine=statistics.engine))
+    return json.dumps(json.loads(trans.getvalue())[4], ensure_ascii=False)
 
 
 def _data(statistics: ColumnStatistics) -> Any:
