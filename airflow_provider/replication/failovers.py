@@ -323,6 +323,8 @@ def _open_target(policy: ReplicationPolicy, target: Metastore) -> None:
 
 def _settle(policy: ReplicationPolicy, target: Metastore, table: TableInfo) -> None:
     """Undo what came of a transaction that will not be committed, and forget that the table was a replica."""
+    if not table.location:
+        return  # a view
     storage = Storage(table.location, policy.target_options)
     if not is_hudi_table(storage):
         return
@@ -363,13 +365,19 @@ def _follow_back(policy: ReplicationPolicy, old_source: Metastore, new_source: M
     for database in policy.scope.databases:
         with suppress(NoSuchObjectError):
             for name in old_source.list_tables(database):
-                storage = Storage(old_source.get_table(database, name).location, policy.source_options)
-                if is_hudi_table(storage):
+                location = old_source.get_table(database, name).location
+                storage = Storage(location, policy.source_options) if location else None
+                if storage is not None and is_hudi_table(storage):
+                    # Else the replicator would take it for somebody else's.
+                    there = Storage(policy.scope.location(location), policy.target_options)
+                    ReplicaState(there.root).write(storage)
                     forget_consumer(HudiTable.at(storage), CONSUMER.format(policy=policy.name))
 
 
 def _keep_aside(policy: ReplicationPolicy, table: TableInfo, event_id: int) -> Divergence | None:
     """Move a table aside that has commits which the new source lacks."""
+    if not table.location:
+        return None  # a view
     old = Storage(table.location, policy.source_options)
     new = Storage(policy.scope.location(table.location), policy.target_options)
     if not is_hudi_table(old):

@@ -111,7 +111,14 @@ class TableReplication:
         timeline = source.timeline()
         commits, hidden = self._seen(timeline, valid)
         here = target.timeline()
-        before_it = ReplicaState.read(self.target) or ReplicaState(self.source.root)
+        before_it = ReplicaState.read(self.target)
+        if before_it is None or before_it.source != self.source.root:
+            of = "of no other one" if before_it is None else f"of {before_it.source}"
+            raise ReplicationError(
+                f"{self.target.root} holds a table that is a copy {of}, not of {self.source.root}: nothing "
+                "was touched; move it away, or let the policy's locations lead elsewhere",
+                location=self.target.root,
+            )
         done = self._state_of(timeline, hidden)
         replace(done, floor=before_it.floor, archived=before_it.archived).write(self.target)
         self._undo(timeline, here)
@@ -259,7 +266,8 @@ class TableReplication:
         still has.
         """
         for each in self.target.list("", recursive=True):
-            is_data = not each.path.startswith(".hoodie/")
+            # Only what Hudi writes: whatever else is there is somebody else's.
+            is_data = bool(parse_base_file_name(each.name) or LogFileName.parse(each.name))
             if is_data and each.path not in wanted and self.source.stat(each.path) is None:
                 self.target.delete(each.path)
         now = Timeline.load(self.source)

@@ -18,14 +18,21 @@ _OF_WRITE_ID = re.compile(r"(?:^|/)(?:base_|(?:delete_)?delta_\d+_)(\d+)(?:_[^/]
 
 
 def bring_files(
-    source: Storage, target: Storage, copier: Copier, valid_write_ids: ValidWriteIds | None = None
+    source: Storage,
+    target: Storage,
+    copier: Copier,
+    valid_write_ids: ValidWriteIds | None = None,
+    *,
+    deletes: bool,
 ) -> None:
-    """Copy the files of a folder that the target lacks, or has otherwise, and delete those it has too many.
+    """Copy the files of a folder that the target lacks, or has otherwise.
 
     :param source: the table's or the partition's storage at the source; nothing happens when it is not there.
     :param target: its storage at the target.
     :param copier: copies files.
     :param valid_write_ids: those that a reader sees, of a transactional table of Hive; all when None.
+    :param deletes: whether files that only the target has go: where the table came by the replication, nobody
+        else has put them.
     :raises ReplicationError: when a file is gone before it is copied; names it.
     """
     if source.stat("") is None:
@@ -35,7 +42,7 @@ def bring_files(
     anew = [path for path, each in wanted.items() if path in there and _differs(each, there[path])]
     copier.copy(source, target, ((path, None) for path in wanted if path not in there))
     copier.copy(source, target, ((path, None) for path in anew), anew=True)
-    for path in there.keys() - wanted.keys():
+    for path in there.keys() - wanted.keys() if deletes else ():
         target.delete(path)
 
 

@@ -74,11 +74,13 @@ class TableData:
             replication.run(seen)
 
     def _bring_plain_table(self, table: TableInfo, source: str, seen: ValidWriteIdList) -> None:
-        self._bring_files(source, table.location, seen)
         try:
             found = self.target.get_partitions(table.database, table.name)
         except NoSuchObjectError:
-            return  # it is created by the event, and its partitions by later ones
+            # It is created after this, and its partitions by later events.
+            self._bring_files(source, table.location, seen, deletes=False)
+            return
+        self._bring_files(source, table.location, seen)
         for each in found:
             if not each.location.startswith(f"{table.location.rstrip('/')}/"):
                 self._bring_files(self.policy.source_location(each.location), each.location, seen)
@@ -104,13 +106,15 @@ class TableData:
         outside = [one.location for one in each.partitions if not one.location.startswith(inside)]
         if outside and not is_hudi_table(Storage(each.table.location, self.policy.source_options)):
             for place in outside:
-                self._bring_files(place, self.policy.scope.location(place), each.write_ids)
+                self._bring_files(place, self.policy.scope.location(place), each.write_ids, deletes=False)
 
-    def _bring_files(self, place: str, to: str, seen: ValidWriteIdList | None = None) -> None:
+    def _bring_files(
+        self, place: str, to: str, seen: ValidWriteIdList | None = None, *, deletes: bool = True
+    ) -> None:
         self.step(f"bring the files of {place}")
         source, target = Storage(place, self.policy.source_options), Storage(to, self.policy.target_options)
         with self._counted():
-            bring_files(source, target, self.copier, seen)
+            bring_files(source, target, self.copier, seen, deletes=deletes)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

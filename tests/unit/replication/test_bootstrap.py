@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from airflow_provider.exceptions import EventsExpiredError, InvalidInputError
+from airflow_provider.exceptions import EventsExpiredError, InvalidInputError, ReplicationError
+from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import PartitionSpec
 from airflow_provider.metastore.replication import Phase
 from airflow_provider.replication import ReplicationPolicy, Replicator, replication_lag
 from airflow_provider.services.cleaning import Retention, clean
+from airflow_provider.table import HudiTable, snapshot
+from tests.unit.concurrency.transactional_lake import SCHEMA, data_of, rows_of
 from tests.unit.replication.pair import Pair
 from tests.unit.replication.test_killed import KilledError
 
@@ -160,3 +164,20 @@ def test_a_policy_that_cannot_work_is_refused(pair: Pair) -> None:
     with pytest.raises(InvalidInputError, match="no location of it holds"):
         Replicator(nowhere, pair.source, pair.target).run()
     assert pair.replicator().status().phase is Phase.FOLLOWING
+
+
+def test_what_somebody_else_has_at_the_targets_location_is_not_touched(pair: Pair) -> None:
+    location = pair.root / "target" / "trips"
+    mine = HudiTable.create(
+        str(location), name="mine", schema=SCHEMA, record_key=["id"], partition_by=["city"]
+    )
+    ingest_arrow(mine, data_of({7: 7}), "upsert")
+    (pair.root / "target" / "riders").mkdir()
+    (pair.root / "target" / "riders" / "note").write_text("mine")
+    with pytest.raises(ReplicationError, match="nothing was touched"):
+        pair.replicate()
+    assert rows_of(snapshot(mine).to_table()) == {7: 7}
+    shutil.move(location, pair.root / "mine")
+    pair.replicate()
+    pair.check_equal()
+    assert (pair.root / "target" / "riders" / "note").read_text() == "mine"
