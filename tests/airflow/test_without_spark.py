@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import datetime
 
 import pyarrow as pa
@@ -113,16 +115,24 @@ def test_a_source_that_is_missing_or_empty(metastore, table, source, path, argum
     assert table.timeline().instants == ()
 
 
-def test_a_task_that_is_killed_leaves_nothing(metastore, table, tmp_path):
+@pytest.mark.parametrize(
+    ("by_the_system", "said"), [(False, "was killed with its task"), (True, "a smaller arrow_max_bytes")]
+)
+def test_a_task_that_is_killed_leaves_nothing(metastore, table, tmp_path, by_the_system, said):
     many = pa.table({"id": range(2_000_000), "day": ["mon", "tue"] * 1_000_000, "fare": [1.0] * 2_000_000})
     pq.write_table(many, tmp_path / "many.parquet")
     operator = ingest(tmp_path, engine="arrow")
     thread, outcome = in_thread(lambda: operator.execute({}))
     until(lambda: has_written(table))
     session = session_of_writer(table)
-    operator.on_kill()
+    if by_the_system:
+        os.kill(session, signal.SIGKILL)
+    else:
+        operator.on_kill()
     thread.join(60)
-    assert isinstance(outcome[0], JobFailedError)
+    [error] = outcome
+    assert isinstance(error, JobFailedError)
+    assert said in str(error)
     assert processes_of(session) == []
     assert_undone(metastore, table)
     assert snapshot(table).count_rows() == 0

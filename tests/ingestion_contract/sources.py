@@ -108,6 +108,14 @@ ALIKE: Mapping[str, Case] = {
         ),
         pattern="",
     ),
+    "folders that a pattern names": Case(
+        several(
+            lambda folder: [(folder / f"part={n}").mkdir() for n in (1, 2)],
+            parquet(rows(1, 2), "part=1/a.parquet"),
+            parquet(rows(3, 4), "part=2/a.parquet"),
+        ),
+        pattern="part=*",
+    ),
     "types that Spark has not got": Case(
         parquet(
             rows(

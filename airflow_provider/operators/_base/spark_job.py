@@ -174,13 +174,15 @@ class ChildSparkJob(SparkJob):
     :param log: the task's log.
     :param environment: added to this process's own; ``SPARK_REMOTE`` there makes the job use a
         Spark Connect server in place of a session of its own.
+    :param if_killed: what to do when the system kills it, for a person.
     """
 
     outlives_task = False
 
-    def __init__(self, log: Logger, environment: Mapping[str, str]) -> None:
+    def __init__(self, log: Logger, environment: Mapping[str, str], *, if_killed: str = "") -> None:
         super().__init__(log)
         self._environment = environment
+        self._if_killed = if_killed
         self._process: subprocess.Popen[str] | None = None
 
     def _run(self, specification: Path) -> str:
@@ -201,7 +203,7 @@ class ChildSparkJob(SparkJob):
             try:
                 for line in self._listen(stdout):
                     self._log.info(line.rstrip())
-                ended = _describe_exit(self._process.wait())
+                ended = _describe_exit(self._process.wait(), self._if_killed)
             except BaseException:
                 self._kill()  # a timeout of the task, say
                 raise
@@ -341,8 +343,8 @@ def _processes_of(session: int) -> Iterator[psutil.Process]:
                 yield each
 
 
-def _describe_exit(code: int) -> str:
+def _describe_exit(code: int, if_killed: str) -> str:
     if code >= 0:
         return f"exit code {code}"
-    hint = ", perhaps by the system for want of memory" if -code == signal.SIGKILL else ""
+    hint = f", perhaps by the system for want of memory{if_killed}" if -code == signal.SIGKILL else ""
     return f"killed by {signal.Signals(-code).name}{hint}"

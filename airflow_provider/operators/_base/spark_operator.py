@@ -112,7 +112,9 @@ class SparkOperator(TableOperator):
             self.log, self.spark_conn_id, self.spark_conf or {}, self.spark_submit_options or {}
         )
         if engine == ARROW:
-            running = ChildSparkJob(self.log, {})
+            running = ChildSparkJob(
+                self.log, {}, if_killed="; engine='spark', or a smaller arrow_max_bytes, needs less of it"
+            )
         self._running = running
         operation.remember(waits_for_writer=running.outlives_task)
         if self._is_killed:
