@@ -1,6 +1,7 @@
 """Table services: what keeps a table fast and small, beside writers, and what takes it back.
 
-``clustering`` rewrites data files, ``compaction`` those of the metadata table. ``cleaning`` deletes files
+``clustering`` rewrites data files, ``table_compaction`` those of merge-on-read tables, ``compaction`` those
+of the metadata table. ``cleaning`` deletes files
 that nobody needs, ``orphans`` finds files of no commit, ``failed_writes`` rolls dead writers back,
 ``archival`` shortens the timeline. ``savepoint`` and ``restore`` keep a snapshot and go back to one;
 ``alter_table`` and ``table_options`` change a table, ``upgrade`` brings one from an earlier version of

@@ -273,6 +273,7 @@ def plan_archival(
     dead = dead_on_timeline(storage, timeline)
     indexes = current_indexes(storage, commit_log, head)
     bounds += _bounds(storage, timeline, head, indexes)
+    bounds += _late_log_bounds(timeline, archived)
     left = FilesLeft(storage, timeline)
     bounds += _dead_bounds(storage, dead, dead_writer_seconds, left)
     held_by = None
@@ -355,6 +356,37 @@ def _bounds(
     if indexes:
         for instant in find_unlogged_commits(storage, indexes, timeline):
             yield _Bound(instant.requested_time, f"no index knows of {instant.requested_time} yet")
+
+
+def _late_log_bounds(timeline: Timeline, archived: str) -> Iterator[_Bound]:
+    """The instants whose log files readers would take for those of an older file slice.
+
+    They were requested before a compaction of their file groups, and completed after it. Once they are
+    archived, readers that do not look into the archive, such as hudi-rs, know the requested time alone, from
+    the names of the log files. A base file that was requested after such an instant completed ends that.
+    """
+    commits = timeline.commits()
+    compactions = [each for each in commits if each.action is Action.COMMIT]
+    for late in sorted(commits, key=lambda each: each.requested_time):
+        if late.action is not Action.DELTA_COMMIT or late.requested_time <= archived:
+            continue
+        before, done = late.requested_time, late.completion_time or ""
+        over = [each for each in compactions if before < each.requested_time < done]
+        if not over:
+            continue
+        stats = timeline.commit_metadata(late).write_stats
+        logged = {(stat.partition_path, stat.file_id) for stat in stats if stat.log_files is not None}
+        logged &= _with_base_files(timeline, over)
+        after = [each for each in commits if each.requested_time > done]
+        if logged and not logged <= _with_base_files(timeline, after):
+            name = "/".join(min(logged)).lstrip("/")
+            yield _Bound(before, f"log files of {before} are on a slice of {name} that was requested later")
+
+
+def _with_base_files(timeline: Timeline, commits: Iterable[Instant]) -> set[tuple[str, str]]:
+    """The file groups of which commits wrote base files, by partition path and file id."""
+    stats = (stat for commit in commits for stat in timeline.commit_metadata(commit).write_stats)
+    return {(stat.partition_path, stat.file_id) for stat in stats if stat.log_files is None}
 
 
 def _replaced_bounds(timeline: Timeline, stays: str, left: FilesLeft) -> Iterator[_Bound]:

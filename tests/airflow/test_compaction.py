@@ -1,16 +1,19 @@
-"""Keeping a table's metadata table small, without Spark."""
+"""Keeping the log files of a table, and of its metadata table, few, without Spark."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+import pyarrow as pa
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider.operators import CompactionOperator
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.operators import CompactionOperator, CreateTableOperator
 from airflow_provider.services.compaction import pending_compactions, schedule_compaction
 from airflow_provider.services.compaction_plan import CompactionSettings
+from airflow_provider.table import HudiTable, snapshot
 from tests.airflow.conftest import xcom
 from tests.unit.services.indexed_table import check_indexes, commit, indexed_table, rows
 
@@ -42,6 +45,35 @@ def test_what_is_due_is_compacted(run_dag, table):
     assert pending_compactions(table) == []
     check_indexes(table)
     assert rows(table) == [1, 2]
+
+
+def test_a_merge_on_read_table_is_compacted_itself(run_dag, tmp_path):
+    create = CreateTableOperator(
+        task_id="create",
+        table=str(tmp_path / "t"),
+        schema={"id": "bigint", "part": "string", "value": "string"},
+        record_key="id",
+        partition_by="part",
+        table_type="MERGE_ON_READ",
+        if_not_exists=True,
+    )
+    assert [create.execute({})["created"], create.execute({})["created"]] == [True, False]
+    table = HudiTable.open(str(tmp_path / "t"))
+    for value in ("old", "new"):
+        changed = {"id": [1, 2], "part": ["a", "b"], "value": [value, value]}
+        ingest_arrow(table, pa.table(changed), "upsert", small_file_limit=0)
+    assert compacts(table).execute({})["table_compactions"] == []  # it waits for five
+    with DAG("merge_on_read", schedule=None, start_date=datetime(2024, 1, 1)) as dag:
+        compacts(table, delta_commits="{{ 1 }}", partitions="part=a")
+    (done,) = xcom(run_dag(dag), "compact")["table_compactions"]
+    assert (done["partitions"], done["file_groups"], done["records"]) == (["part=a"], 1, 1)
+    left = compacts(table, hudi_options={"hoodie.compact.inline.max.delta.commits": 1}, dry_run=True)
+    assert left.execute({})["of_table"]["due"] is None  # no delta commit since
+    ingest_arrow(
+        table, pa.table({"id": [2], "part": ["b"], "value": ["newer"]}), "upsert", small_file_limit=0
+    )
+    assert left.execute({})["of_table"]["due"]["partitions"] == ["part=b"]
+    assert sorted(snapshot(table).to_table()["value"].to_pylist()) == ["new", "newer"]
 
 
 def test_hudis_options_say_when(table):

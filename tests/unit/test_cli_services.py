@@ -57,6 +57,28 @@ def test_a_clean_keeps_what_the_table_says(tmp_path: Path) -> None:
     assert call("clean", table.location, "--retained", "1000", "--dry-run")["files"] == [], "hours"
 
 
+def test_a_merge_on_read_table_is_compacted_as_the_table_says(tmp_path: Path) -> None:
+    options = {"hoodie.compact.inline.max.delta.commits": 2}
+    table = HudiTable.create(
+        str(tmp_path / "t"),
+        name="t",
+        schema=SCHEMA,
+        record_key=["id"],
+        table_type="merge_on_read",
+        hudi_options=options,
+    )
+    for _ in range(2):
+        write(table, 1)
+    told = call("compact", table.location, "--dry-run")
+    assert (told["of_table"]["due"]["log_files"], told["pending"]) == (1, [])
+    assert call("compact", table.location, "--delta-commits", "3") == []
+    (done,) = call("compact", table.location)
+    assert (done["file_groups"], done["records"]) == (1, 1)
+    (left,) = call("files", table.location)
+    assert (left["instant"], left["log_files"]) == (done["instant"], [])
+    assert call("failures", table.location, "--clear", "table-compaction") == []
+
+
 def test_a_clustering_is_planned_as_the_table_says(tmp_path: Path) -> None:
     table = table_with(
         tmp_path,

@@ -470,8 +470,10 @@ class _Planner:
         replaced_at = self._view.replaced.get(group)
         for instant, statuses in by_instant.items():
             # The slice of a log file is the newest that was requested before its instant completed.
-            completed = self._completion.get(instant, instant)
-            later = sorted(base for base in bases if base > completed)
+            later = sorted(base for base in bases if base > instant)
+            if later:
+                completed = self._view.completed_at(instant)
+                later = [base for base in later if base > completed]
             superseded = replaced_at
             if later:
                 by_next = self._completion.get(later[0], self._starts)

@@ -76,7 +76,6 @@ def schedule_clustering(
     :raises LockTimeoutError: when the table lock could not be had in time.
     """
     table.check_writable()
-    table.check_copy_on_write("clustering")
     settings.validate(table)
     check_not_stopped(table, max_failures)
     return schedule(
@@ -99,7 +98,6 @@ def preview_clustering(table: HudiTable, settings: ClusteringSettings) -> Cluste
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    table.check_copy_on_write("clustering")
     settings.validate(table)
     taken = (pending_plan(table, instant).file_groups for instant in pending_clusterings(table))
     return plan_clustering(table, settings, table.view(), frozenset[FileGroupId]().union(*taken))
@@ -212,7 +210,6 @@ def run_clustering(
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    table.check_copy_on_write("clustering")
     if (earlier := earlier_clustering(job, table)) is not None:
         return earlier
     lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)

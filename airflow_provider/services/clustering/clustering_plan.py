@@ -216,11 +216,14 @@ def _groups_of(
 ) -> Iterator[ClusteringGroup]:
     now, zone = table.storage.clock(), timeline_zone(table.storage)
     check_no_buckets(table.location, view.base_files(partition))
+    # What log files say is in no base file: such file groups wait for a compaction.
+    logged = {each.file_group for each in view.log_files(partition)}
     small = [
         base_file
         for base_file in view.base_files(partition)
         if base_file.size < settings.small_file_limit
         and base_file.file_group not in taken
+        and base_file.file_group not in logged
         and age(base_file.instant, now, zone) >= settings.min_age
     ]
     # By the time of writing, so that rows that came together stay together where nothing orders them.

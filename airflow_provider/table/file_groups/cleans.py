@@ -88,8 +88,11 @@ def missing_file(
             continue
         shown = view.base_file(group)
         # A log file belongs to the newest slice that was requested before its instant completed.
-        moment = view.completed_at(instant) if written.is_log else instant
-        if shown is None or shown.instant < moment:
+        if (
+            shown is None
+            or shown.instant < instant
+            or (written.is_log and shown.instant < view.completed_at(instant))
+        ):
             found.append(_Taken(instant, path, group, clean))
             continue
         is_doomed = also_planned and clean.state is not State.COMPLETED

@@ -13,7 +13,7 @@ from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.files import MARKS_OF_A_PARTITION, LogFileName
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Action, Timeline, metadata_of
+from airflow_provider.table.timeline import Action, Timeline, find_archived, metadata_of
 
 if TYPE_CHECKING:
     from airflow_provider.table.metadata_table import UsableIndexes
@@ -148,7 +148,9 @@ class FileSystemView:
             group = FileGroupId(partition_path, parsed.file_id)
             base_file = bases.get(parsed.file_id)
             if group in self.replaced or (
-                base_file is not None and self.completed_at(parsed.instant) < base_file.instant
+                base_file is not None
+                and parsed.instant < base_file.instant
+                and self.completed_at(parsed.instant) < base_file.instant
             ):
                 continue
             path = f"{partition_path}/{name}".lstrip("/")
@@ -242,14 +244,22 @@ class FileSystemView:
         return instant in self.shown
 
     def completed_at(self, instant: str) -> str:
-        """When an instant completed, as far as the timeline knows; else its requested time.
+        """When an instant completed; its requested time where neither timeline knows it.
 
         A log file belongs to the newest file slice that was requested before this.
 
         :param instant: requested time.
         """
         found = self.timeline.find(instant)
-        return (found and found.completion_time) or instant
+        if found is not None and found.completion_time:
+            return found.completion_time
+        if instant >= self.timeline.starts or getattr(self._storage, "timeline_layout", 2) == 1:
+            return instant
+        known = _archived_at.setdefault(self._storage, {})
+        if instant not in known:  # what is archived never changes
+            kept = find_archived(self._storage, instant)
+            known[instant] = (kept and kept.instant.completion_time) or instant
+        return known[instant]
 
     def _list(self, partition_path: str, sizes: Mapping[str, int | None]) -> dict[str, BaseFile]:
         replaced = self.replaced
@@ -282,6 +292,7 @@ class FileSystemView:
 
 
 _replaced_by: WeakKeyDictionary[Storage, dict[str, frozenset[FileGroupId]]] = WeakKeyDictionary()
+_archived_at: WeakKeyDictionary[Storage, dict[str, str]] = WeakKeyDictionary()
 
 
 _LOOK_AGAIN = tenacity.Retrying(

@@ -76,7 +76,11 @@ def slices_of(table: HudiTable, view: FileSystemView, partitions: Iterable[str])
                 logs.setdefault(log_file.file_id, []).append(place)
         for file_id in sorted({*bases, *logs}):
             base_instant, base_path = bases.get(file_id, ("", None))
-            on_it = [log for log in logs.get(file_id, ()) if view.completed_at(log[0]) >= base_instant]
+            on_it = [
+                log
+                for log in logs.get(file_id, ())
+                if log[0] >= base_instant or view.completed_at(log[0]) >= base_instant
+            ]
             on_it.sort(key=lambda log: (view.completed_at(log[0]), *log))
             paths = tuple(f"{partition}/{name}".lstrip("/") for *_, name in on_it)
             instant = base_instant or on_it[0][0]

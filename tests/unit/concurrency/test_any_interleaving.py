@@ -57,6 +57,8 @@ SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "archiver": add_archiver,
     "clusterer": add_clusterer,
     "executor": add_executor,
+    "tablecompactor": add_table_compactor,
+    "tableexecutor": add_table_compaction_executor,
     "cleaner": add_cleaner,
     "sweeper": add_sweeper,
     "restorer": add_restorer,
@@ -64,9 +66,9 @@ SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "reader": add_reader,
     "leased reader": add_leased_reader,
 }
-OF_MERGE_ON_READ: dict[str, Callable[[Simulation, str], None]] = {
-    "clusterer": add_table_compactor,
-    "executor": add_table_compaction_executor,
+NOT_OF_COPY_ON_WRITE: dict[str, Callable[[Simulation, str], None]] = {
+    "tablecompactor": add_clusterer,
+    "tableexecutor": add_executor,
 }
 """What stands for services that such a table has not."""
 
@@ -142,7 +144,7 @@ class Interleaving(RuleBasedStateMachine):
     def services_begin(self, services: tuple[str, str], turns: bytes) -> None:
         for service in services:
             if self._count[service] < 2:
-                of_type = OF_MERGE_ON_READ if self.simulation.merge_on_read else {}
+                of_type = {} if self.simulation.merge_on_read else NOT_OF_COPY_ON_WRITE
                 of_type.get(service, SERVICES[service])(self.simulation, self._named(service))
         self.go_on(turns)
 

@@ -22,9 +22,10 @@ from airflow_provider.exceptions import (
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning.clean_plan import Retention
 from airflow_provider.services.cleaning.cleaning import clean
-from airflow_provider.services.clustering.clustering import schedule_clustering
+from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
@@ -43,7 +44,7 @@ from airflow_provider.table.reading.slices import file_slices
 from airflow_provider.table.storage import ByteRange
 from airflow_provider.table.timeline import Action
 from tests.ingestion_contract.interleaving import MeetingLock
-from tests.ingestion_contract.lake import Lake, LakeTable
+from tests.ingestion_contract.lake import Lake, LakeTable, in_order
 from tests.ingestion_contract.merge_on_read import operations_one_after_the_other
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
@@ -210,8 +211,6 @@ def test_what_is_not_done_is_refused(lake: Lake, table: LakeTable) -> None:
         make(lake, hudi_options=record_index)
     with pytest.raises(UnsupportedTableError, match="record_index of such a table is not done here"):
         schedule_index(table.table, ["record_index"])
-    with pytest.raises(UnsupportedTableError, match="clustering of such a table is not done here"):
-        schedule_clustering(table.table, ClusteringSettings())
     with pytest.raises(UnsupportedTableError, match="it has no log files"):
         compact_table(lake.create(SCHEMA).table)
 
@@ -283,6 +282,54 @@ def test_a_write_that_was_requested_before_the_plan_completes_after_it(table: La
     table.check_now(expected(row(1, "mine")))
     clean(table.table, Retention("KEEP_LATEST_FILE_VERSIONS", 1))
     table.check_now(expected(row(1, "mine")))
+
+
+def test_a_write_that_completed_late_stays_on_the_timeline_until_it_is_compacted(table: LakeTable) -> None:
+    table.ingest("upsert", [row(1, "new")])
+
+    def plan_and_run() -> None:
+        run_table_compaction(table.table, schedule_table_compaction(table.table, ALWAYS))
+
+    late = overtaken(table, "upsert", [row(1, "mine")], plan_and_run)["instant"]
+    for _ in range(3):
+        table.ingest("upsert", [row(1, "beside", "b")], **APART)
+    done = archive(table.table, keep_min=1, keep_max=2)
+    assert f"log files of {late} are on a slice" in (done.held_by or "")
+    wanted = expected(row(1, "mine"), row(1, "beside", "b"))
+    assert table.rows() == in_order(wanted)
+    table.check_readers(None, in_order(wanted))
+    # Another Hudi archives it all the same: who reads here finds in the archive when it completed.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("airflow_provider.services.archival._late_log_bounds", lambda *_: iter(()))
+        archive(table.table, keep_min=1, keep_max=2)
+    assert table.table.timeline().find(late) is None
+    assert table.rows() == in_order(wanted)
+    clean(table.table, Retention("KEEP_LATEST_FILE_VERSIONS", 1))
+    assert table.rows() == in_order(wanted)
+    compact_table(table.table, ALWAYS)
+    table.check_readers(None, in_order(wanted))
+
+
+def test_file_groups_without_log_files_are_clustered(table: LakeTable) -> None:
+    table.ingest("bulk_insert", [row(n, "old") for n in range(20, 24)])
+    table.ingest("upsert", [row(1, "new")], **APART)
+    before = {each.file_id for each in table.table.view().base_files("part=a")}
+    logged = {each.file_id for each in file_slices(table.table) if each.log_paths}
+    planned = schedule_clustering(table.table, ClusteringSettings(partitions=("part=a",)))
+    beside = table.ingest("upsert", [row(2, "beside")], **APART)
+    done = cluster_in_process(table.table, planned)
+    assert done is not None
+    assert (beside["rebases"], done["groups_done"], done["files_replaced"]) == (0, 1, 2)
+    assert before & {each.file_id for each in table.table.view().base_files("part=a")} == logged
+    wanted = [*expected(row(1, "new"), row(2, "beside")), *(row(n, "old") for n in range(20, 24))]
+    table.check_now(wanted)
+    again = schedule_clustering(table.table, ClusteringSettings(partitions=("part=a",), sort_by=("id",)))
+    table.ingest("upsert", [row(20, "late")], **APART)
+    with pytest.raises(WriteConflictError):  # its only group has a log file now
+        cluster_in_process(table.table, again)
+    compact_table(table.table, ALWAYS)
+    assert cluster_in_process(table.table, schedule_clustering(table.table, ClusteringSettings())) is not None
+    table.check_now([row(20, "late") if each["id"] == 20 else each for each in wanted])
 
 
 def test_an_overwrite_wins_against_a_compaction(table: LakeTable) -> None:
