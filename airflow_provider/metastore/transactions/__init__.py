@@ -13,7 +13,12 @@ from airflow_provider.metastore.transactions.table_write_ids import (
     txn_of_write_id,
 )
 from airflow_provider.metastore.transactions.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
-from airflow_provider.metastore.transactions.transactions import lock_open, open_txns, remove_empty_aborted
+from airflow_provider.metastore.transactions.transactions import (
+    lock_open,
+    not_committed,
+    open_txns,
+    remove_empty_aborted,
+)
 from airflow_provider.metastore.transactions.write_id_group import WRITE_IDS, AllocateWriteId
 
 __all__ = [
@@ -26,6 +31,7 @@ __all__ = [
     "last_txn_in_conflict",
     "last_write_id",
     "lock_open",
+    "not_committed",
     "open_table_write_ids",
     "open_txns",
     "remove_empty_aborted",

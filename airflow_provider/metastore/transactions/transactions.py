@@ -59,6 +59,8 @@ _CLOSE = (
     .where(txns.c.id == bindparam("txn"))
     .values(state=bindparam("to"), closing_event_id=bindparam("event"), closed_at=current_millis())
 )
+# Those that only read hide nothing, so they are no exceptions (Hive: OpenTxnList).
+_HIDING = (txns.c.state != TxnState.COMMITTED, txns.c.txn_type != TxnType.READ_ONLY)
 # A transaction's locks end with it.
 _END_LOCKS = delete(locks).where(locks.c.txn_id == bindparam("txn"))
 
@@ -135,6 +137,16 @@ def get_txn(connection: Connection, txn_id: int) -> TxnInfo:
     row = connection.execute(select(txns).where(txns.c.id == txn_id)).one_or_none()
     if row is None:
         raise _unexpected_state(txn_id, None)
+    return _info(row)
+
+
+def not_committed(connection: Connection) -> list[TxnInfo]:
+    """The open and the aborted transactions, without those that only read, ascending."""
+    query = select(txns).where(*_HIDING).order_by(txns.c.id)
+    return [_info(row) for row in connection.execute(query)]
+
+
+def _info(row: Row[Any]) -> TxnInfo:
     return TxnInfo(
         id=row.id,
         state=TxnState(row.state),
@@ -313,9 +325,7 @@ def writes_of(connection: Connection, txn_id: int) -> list[TableWriteInfo]:
 def valid_txn_list(connection: Connection, txn_id: int | None) -> ValidTxnList:
     """See :meth:`AnyMetastore.valid_txn_list`."""
     watermark = counted(connection, Counter.TXN_ID)
-    # Those that only read hide nothing, so they are no exceptions (Hive: OpenTxnList).
-    hiding = (txns.c.state != TxnState.COMMITTED, txns.c.txn_type != TxnType.READ_ONLY)
-    query = select(txns.c.id, txns.c.state).where(*hiding).order_by(txns.c.id)
+    query = select(txns.c.id, txns.c.state).where(*_HIDING).order_by(txns.c.id)
     if txn_id is not None:
         if not 0 < txn_id <= watermark:
             raise _unexpected_state(txn_id, None)

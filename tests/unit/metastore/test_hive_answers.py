@@ -6,20 +6,23 @@ import base64
 import gzip
 import json
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from pysasl.hashing import BuiltinHash
 from sqlalchemy import text
 from thriftpy2.rpc import make_client
-from thriftpy2.transport import TTransportException
+from thriftpy2.transport import TSocket, TTransportException
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import Metastore, open_metastore
 from airflow_provider.metastore.api import Housekeeper
 from airflow_provider.metastore.thrift.protocol import hive
+from airflow_provider.metastore.thrift.protocol.sasl import SaslPlain, password_digest
 from airflow_provider.metastore.thrift.server.limits import Limits
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serving
 from airflow_provider.metastore.thrift.server.server import MetastoreServer
@@ -176,6 +179,29 @@ class TestEvents:
 
 
 class TestTransactions:
+    def test_lists_of_open_ones_ask_the_database_once(
+        self, client: Any, by_database: Metastore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        aborted, opened, _ = [by_database.open_txn("me", "here") for _ in range(3)]
+        by_database.abort_txn(aborted)
+        asked: list[object] = []
+        read = by_database.engine.read
+        monkeypatch.setattr(
+            by_database.engine, "read", lambda *given, **how: asked.append(given) or read(*given, **how)
+        )
+        infos = client.get_open_txns_info().open_txns
+        assert [(one.id, one.state) for one in infos[:2]] == [
+            (aborted, hive.TxnState.ABORTED),
+            (opened, hive.TxnState.OPEN),
+        ]
+        assert len(asked) == 1
+        request = hive.GetOpenTxnsRequest(excludeTxnTypes=[hive.TxnType.READ_ONLY])
+        assert len(client.get_open_txns_req(request).open_txns) == 3
+        assert len(asked) == 2
+        request = hive.GetOpenTxnsRequest(excludeTxnTypes=[hive.TxnType.DEFAULT])
+        assert client.get_open_txns_req(request).open_txns == [aborted]
+        assert len(asked) == 4
+
     def test_a_batch_is_told_by_one_event(self, client: Any, by_database: Metastore) -> None:
         before = by_database.current_event_id()
         request = hive.OpenTxnRequest(num_txns=3, user="me", hostname="here")
@@ -237,6 +263,25 @@ class TestWhatClientsLearn:
             assert b"Invalid method name" in opened.recv(1_000)
         [line] = [one for one in caplog.messages if "forged" in one]
         assert "\n" not in line
+
+    @pytest.mark.parametrize("user", ["ann", "nobody"])
+    def test_a_user_who_is_unknown_costs_as_much_as_a_wrong_password(
+        self, user: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        authenticate = SaslPlain({"ann": password_digest("right")})
+        looked_at: list[object] = []
+        verify = BuiltinHash.verify
+        monkeypatch.setattr(
+            BuiltinHash, "verify", lambda own, *given: looked_at.append(given) or verify(own, *given)
+        )
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            response = b"\0" + user.encode() + b"\0wrong"
+            for status, payload in ((1, b"PLAIN"), (2, response)):
+                theirs.sendall(struct.pack(">BI", status, len(payload)) + payload)
+            with pytest.raises(TTransportException, match="not let in"):
+                authenticate(TSocket(sock=ours))
+        assert len(looked_at) == 1
 
 
 class TestConnections:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import Connection
+
 from airflow_provider.exceptions import (
     InvalidInputError,
     NoSuchObjectError,
@@ -12,6 +14,7 @@ from airflow_provider.exceptions import (
     TransactionAbortedError,
 )
 from airflow_provider.metastore.api import Metastore
+from airflow_provider.metastore.database import Counter, counted
 from airflow_provider.metastore.locks import LOCKS, Lock, Unlock
 from airflow_provider.metastore.model import (
     LOCK_TIMEOUT_SECONDS,
@@ -46,6 +49,7 @@ from airflow_provider.metastore.transactions import (
     last_txn_in_conflict,
     last_write_id,
     lock_open,
+    not_committed,
     open_txns,
     txn_of_write_id,
 )
@@ -85,25 +89,26 @@ class TransactionHandler:
 
     def get_open_txns_req(self, request: Any) -> Any:
         answer = self.get_open_txns()
-        left_out = set(request.excludeTxnTypes or ())
+        # None of those that only read is in it.
+        left_out = set(request.excludeTxnTypes or ()) - {TxnType.READ_ONLY}
         if left_out:
+            known = {one.id: one for one in self._metastore.engine.read(not_committed)}
             aborted = set(_set_bits(answer.open_txns, answer.abortedBits))
+            # One may have been committed since the snapshot; it stays an exception of that.
             kept = [
                 one
                 for one in answer.open_txns
-                if one in aborted or self._metastore.get_txn(one).txn_type not in left_out
+                if one in aborted or one not in known or known[one].txn_type not in left_out
             ]
             answer.open_txns, answer.abortedBits = kept, _bits(kept, aborted)
         return answer
 
     def get_open_txns_info(self) -> Any:
-        snapshot = self._metastore.valid_txn_list()
-        infos = [self._metastore.get_txn(txn_id) for txn_id in snapshot.exceptions]
-        return hive.GetOpenTxnsInfoResponse(
-            txn_high_water_mark=snapshot.high_watermark,
-            # One may have been committed since the snapshot.
-            open_txns=[_txn(info) for info in infos if info.state is not TxnState.COMMITTED],
-        )
+        def look(connection: Connection) -> tuple[int, list[TxnInfo]]:
+            return counted(connection, Counter.TXN_ID), not_committed(connection)
+
+        watermark, found = self._metastore.engine.read(look)
+        return hive.GetOpenTxnsInfoResponse(txn_high_water_mark=watermark, open_txns=list(map(_txn, found)))
 
     def open_txns(self, request: Any) -> Any:
         if request.num_txns <= 0:
