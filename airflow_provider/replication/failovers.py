@@ -46,7 +46,7 @@ from airflow_provider.replication.settings import ReplicationSettings
 from airflow_provider.table.file_groups import effect_of
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage, move_folder
-from airflow_provider.table.timeline import ReplicaState, find_archived
+from airflow_provider.table.timeline import TargetState, find_archived
 
 log = logging.getLogger(__name__)
 
@@ -322,7 +322,7 @@ def _open_target(policy: ReplicationPolicy, target: Metastore) -> None:
 
 
 def _settle(policy: ReplicationPolicy, target: Metastore, table: TableInfo) -> None:
-    """Undo what came of a transaction that will not be committed, and forget that the table was a replica."""
+    """Undo what came of a transaction that will not be committed, and forget that the table was a target."""
     if not table.location:
         return  # a view
     storage = Storage(table.location, policy.target_options)
@@ -342,7 +342,7 @@ def _settle(policy: ReplicationPolicy, target: Metastore, table: TableInfo) -> N
                     "that was not committed, and cannot be undone",
                     instant=commit.requested_time,
                 )
-    ReplicaState.forget(storage)
+    TargetState.forget(storage)
     forget_consumer(hudi, CONSUMER.format(policy=policy.name))
 
 
@@ -370,7 +370,7 @@ def _follow_back(policy: ReplicationPolicy, old_source: Metastore, new_source: M
                 if storage is not None and is_hudi_table(storage):
                     # Else the replicator would take it for somebody else's.
                     there = Storage(policy.scope.location(location), policy.target_options)
-                    ReplicaState(there.root).write(storage)
+                    TargetState(there.root).write(storage)
                     forget_consumer(HudiTable.at(storage), CONSUMER.format(policy=policy.name))
 
 

@@ -38,7 +38,7 @@ from airflow_provider.table.timeline import (
     Action,
     Instant,
     Manifest,
-    ReplicaState,
+    TargetState,
     Timeline,
     archived_commits,
     before,
@@ -105,13 +105,13 @@ class TableReplication:
 
     # --- a table that is there --------------------------------------------------------------
 
-    def _replay(self, source: HudiTable, valid: ValidWriteIds) -> ReplicaState:
+    def _replay(self, source: HudiTable, valid: ValidWriteIds) -> TargetState:
         target = HudiTable.at(self.target)
         publish_head(self.target, CommitLog(self.target))
         timeline = source.timeline()
         commits, hidden = self._seen(timeline, valid)
         here = target.timeline()
-        before_it = ReplicaState.read(self.target)
+        before_it = TargetState.read(self.target)
         if before_it is None or before_it.source != self.source.root:
             of = "of no other one" if before_it is None else f"of {before_it.source}"
             raise ReplicationError(
@@ -146,7 +146,7 @@ class TableReplication:
                 seen.append(commit)
         return seen, hidden
 
-    def _archived_since(self, known: ReplicaState) -> Iterator[Instant]:
+    def _archived_since(self, known: TargetState) -> Iterator[Instant]:
         """The commits that the source has archived before they came here: its archival has not waited."""
         if newest_archived(self.source) <= known.archived:
             return
@@ -213,7 +213,7 @@ class TableReplication:
 
     # --- a table that is not there ------------------------------------------------------------
 
-    def _copy_table(self, source: HudiTable, valid: ValidWriteIds) -> ReplicaState:
+    def _copy_table(self, source: HudiTable, valid: ValidWriteIds) -> TargetState:
         timeline = source.timeline()
         commits, hidden = self._seen(timeline, valid)
         shown = {each.requested_time for each in commits}
@@ -306,7 +306,7 @@ class TableReplication:
             if self.target.stat(path) is None and self.source.stat(path) is not None:
                 yield path, None
 
-    def _register(self, source: HudiTable, done: ReplicaState) -> None:
+    def _register(self, source: HudiTable, done: TargetState) -> None:
         """Let both tables keep what is later than what is done.
 
         The source keeps it so that it can be copied, the target so that a commit that comes late finds its
@@ -318,7 +318,7 @@ class TableReplication:
             register_consumer(table, f"replication-{self.policy}", done.floor, expires_after=self.patience)
         done.write(self.target)
 
-    def _state_of(self, timeline: Timeline, hidden: Sequence[Effect]) -> ReplicaState:
+    def _state_of(self, timeline: Timeline, hidden: Sequence[Effect]) -> TargetState:
         """The state of the target when all is there that a reader of this timeline sees."""
         pending = timeline.pending()
         open_ones = [each.instant.requested_time for each in hidden]
@@ -328,7 +328,7 @@ class TableReplication:
         open_ones += [name for name in begun if name.isdigit() and name > timeline.starts]
         unfinished = [*open_ones, *(each.requested_time for each in pending)]
         newest = timeline.newest_completion
-        return ReplicaState(
+        return TargetState(
             self.source.root,
             floor=min(newest, before(min(unfinished))) if unfinished and newest else newest,
             archived=newest_archived(self.source),

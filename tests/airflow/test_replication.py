@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider.operators import FailoverOperator, ReplicateOperator
 from airflow_provider.sensors import ReplicationLagSensor
 from airflow_provider.table import HudiTable, snapshot
-from dags_examples.flights_replica import hand_over, replica
+from dags_examples.flights_replication import hand_over, replication
 from tests.airflow.conftest import xcom
 from tests.unit.concurrency.transactional_lake import rows_of
 from tests.unit.replication.pair import Pair
@@ -85,13 +85,13 @@ def test_a_pass_in_the_worker_and_what_is_not_there_yet(pair):
 
 
 def test_the_example_replicates_and_hands_over(run_dag, pair, monkeypatch):
-    for name, conn_id in (("default", "here"), ("replica", "there")):
+    for name, conn_id in (("default", "here"), ("copy", "there")):
         described = os.environ[f"AIRFLOW_CONN_{conn_id.upper()}"]
         monkeypatch.setenv(f"AIRFLOW_CONN_TABLE_METASTORE_{name.upper()}", described)
     monkeypatch.setenv("AIRFLOW_VAR_LAKE", f"{pair.root}/source")
-    monkeypatch.setenv("AIRFLOW_VAR_LAKE_REPLICA", f"{pair.root}/target")
-    assert xcom(run_dag(replica, run_conf={"minutes": 0}), "replicate")["bootstrapped"] is True
+    monkeypatch.setenv("AIRFLOW_VAR_LAKE_COPY", f"{pair.root}/target")
+    assert xcom(run_dag(replication, run_conf={"minutes": 0}), "replicate")["bootstrapped"] is True
     pair.lake.write("trips", {1: 11})
     assert xcom(run_dag(hand_over), "fail_over")["back"] == "flights-back"
-    found = HudiTable.open(pair.target.get_table("lake_replica", "trips").location)
+    found = HudiTable.open(pair.target.get_table("lake_copy", "trips").location)
     assert rows_of(snapshot(found).to_table()) == {1: 11, 100: 5}

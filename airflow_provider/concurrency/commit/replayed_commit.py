@@ -1,4 +1,4 @@
-"""A commit of another table, which this table is a replica of, as an entry of this table's log.
+"""A commit of another table, which is replicated to this one, as an entry of this table's log.
 
 The instant keeps its requested and its completion time, and so its place on the timeline; its data files are
 here by now, under their names. The index records are made here, for the indexes of this table: those of the
@@ -31,15 +31,15 @@ from airflow_provider.table.timeline import (
 
 
 def replay_commit(storage: Storage, source: Storage, instant: Instant, content: bytes) -> Commit | None:
-    """Append a commit of the source to the log of its replica, and publish it. Doing it again changes
+    """Append a commit of the source to the log of its target, and publish it. Doing it again changes
     nothing.
 
-    :param storage: the replica's storage. Its data files of this commit are there.
+    :param storage: the target's storage. Its data files of this commit are there.
     :param source: the source's storage.
     :param instant: a completed commit of the source's timeline.
     :param content: what the completed instant is to hold.
-    :return: the entry; None when the replica has the commit already.
-    :raises TableError: when the replica has archived its timeline past this instant, or has undone it.
+    :return: the entry; None when the target has the commit already.
+    :raises TableError: when the target has archived its timeline past this instant, or has undone it.
     :raises FileNotFoundError: when a data file of the commit is not there.
     """
     described, completed = as_entry(source, instant), instant.completion_time
@@ -58,7 +58,7 @@ def replay_commit(storage: Storage, source: Storage, instant: Instant, content: 
             why = f"it is {fate} here" if fate else f"the timeline is archived up to {moment.archived}"
             raise TableError(
                 f"table {storage.root}: commit {instant.requested_time} of {source.root} cannot be replayed: "
-                f"{why}; delete this folder, and bootstrap the replication again",
+                f"{why}; delete this folder, and bootstrap the targettion again",
                 instant=instant.requested_time,
             )
         storage.put(staged_metadata_path(instant.requested_time), content)
@@ -81,11 +81,11 @@ def replay_commit(storage: Storage, source: Storage, instant: Instant, content: 
 
 
 def undo_replayed(storage: Storage, requested_time: str) -> Revert | None:
-    """Undo a commit of a replica, because the source has undone it. Doing it again changes nothing.
+    """Undo a commit of a target, because the source has undone it. Doing it again changes nothing.
 
-    The commit may have come with the bootstrap, of which the log of the replica knows nothing.
+    The commit may have come with the bootstrap, of which the log of the target knows nothing.
 
-    :param storage: the replica's storage. The files that show again are there.
+    :param storage: the target's storage. The files that show again are there.
     :param requested_time: of the commit; what was built on it is undone by now.
     :return: the entry; None when the commit is not there any more.
     """
@@ -109,9 +109,9 @@ def _is_archived(storage: Storage, instant: Instant) -> bool:
 
 
 def is_there(storage: Storage, timeline: Timeline, instant: Instant) -> bool:
-    """Whether a replica has a commit of its source.
+    """Whether a target has a commit of its source.
 
-    :param storage: the replica's storage.
+    :param storage: the target's storage.
     :param timeline: its active timeline.
     :param instant: of the source.
     """
@@ -119,4 +119,4 @@ def is_there(storage: Storage, timeline: Timeline, instant: Instant) -> bool:
 
 
 _AFTER_ALL = "9"
-"""After every completion time: what the replica shows now is what the commit comes on top of."""
+"""After every completion time: what the target shows now is what the commit comes on top of."""

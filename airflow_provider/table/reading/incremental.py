@@ -59,8 +59,8 @@ from airflow_provider.table.timeline import (
     Action,
     CommitMetadata,
     Instant,
-    ReplicaState,
     State,
+    TargetState,
     Timeline,
     WriteStat,
     before,
@@ -312,14 +312,14 @@ class _Moment:
         A listing that runs while files are created may show a later file and miss an earlier one. So a commit
         counts as completed when a first listing has shown it. The second listing shows all these commits, and
         every write that was requested before them. A commit that a restore is undoing counts as in flight,
-        because a restore takes one commit away after the other. A commit that comes late to a replica counts
-        as in flight, too.
+        because a restore takes one commit away after the other. A commit that comes late to the target of a
+        replication counts as in flight, too.
         """
         newest = max(map(completion_of, table.timeline().commits()), default="")
         # After that look: what comes late was announced before anything was shown that is later.
-        replica = ReplicaState.read(table.storage)
-        if replica is not None and replica.late:
-            newest = min(newest, before(replica.late))
+        target = TargetState.read(table.storage)
+        if target is not None and target.late:
+            newest = min(newest, before(target.late))
         heartbeats = [name for name in table.storage.names(_HEARTBEAT_FOLDER) if name.isdigit()]
         timeline = without_restored(table.timeline())
         commits = timeline.commits()
@@ -334,8 +334,8 @@ class _Moment:
             and timeline.find(name) is None
             and (action := _action_begun(table.storage, name)).holds_fence
         ]
-        if replica is not None and replica.open:
-            in_flight.append(Instant(replica.open, Action.COMMIT, State.REQUESTED))
+        if target is not None and target.open:
+            in_flight.append(Instant(target.open, Action.COMMIT, State.REQUESTED))
         return cls(
             timeline,
             tuple(i for i in commits if completion_of(i) <= newest),

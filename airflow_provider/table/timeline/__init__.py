@@ -51,7 +51,7 @@ from airflow_provider.table.timeline.metadata import (
     encode_commit_metadata,
     requested_metadata,
 )
-from airflow_provider.table.timeline.replica import ReplicaState
+from airflow_provider.table.timeline.replication_target import TargetState
 from airflow_provider.table.timeline.schema_resolver import (
     created_schema,
     has_never_changed,
@@ -79,8 +79,8 @@ __all__ = [
     "CommitMetadata",
     "Instant",
     "Manifest",
-    "ReplicaState",
     "State",
+    "TargetState",
     "Timeline",
     "WriteStat",
     "after",

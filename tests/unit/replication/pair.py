@@ -1,4 +1,4 @@
-"""Two metastores with two warehouses, the second one a replica of the first."""
+"""Two metastores with two warehouses, the second one the target of the first."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def rows(table: HudiTable, valid: ValidWriteIdList | None) -> list[dict[str, Any
 
 
 def instants(table: HudiTable, valid: ValidWriteIdList | None = None) -> list[tuple[str, str, str]]:
-    """The commits that a reader sees, but for the empty ones that a replica puts before others."""
+    """The commits that a reader sees, but for the empty ones that a target puts before others."""
     timeline, found = table.timeline(), []
     for commit in timeline.commits():
         said = timeline.commit_metadata(commit)

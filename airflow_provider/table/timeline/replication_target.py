@@ -1,7 +1,7 @@
-"""What a replica of another table says of itself: where it comes from, and which commits may come late.
+"""What the target of a replication says of itself: where it comes from, and which commits may come late.
 
 A replication brings a commit when its transaction is committed. So one that had completed early at the source
-may come late, and takes its place on the timeline between others then. Who reads a replica in increments has
+may come late, and takes its place on the timeline between others then. Who reads a target in increments has
 to wait for it.
 """
 
@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 
 from airflow_provider.table.storage import Storage
 
-STATE_PATH = ".hoodie/.replica"
+STATE_PATH = ".hoodie/.replication"
 
 
 @dataclass(frozen=True)
-class ReplicaState:
-    """How far a replica is.
+class TargetState:
+    """How far a target is.
 
-    :param source: location of the table that it is a replica of.
+    :param source: location of the table that it is a copy of.
     :param floor: a time up to which everything is there: nothing that comes later was requested, or had
         completed, before.
     :param archived: requested time up to which the source had archived then.
@@ -36,8 +36,8 @@ class ReplicaState:
     open: str = ""
 
     @classmethod
-    def read(cls, storage: Storage) -> ReplicaState | None:
-        """The state of a table; None when it is no replica.
+    def read(cls, storage: Storage) -> TargetState | None:
+        """The state of a table; None when it is no target.
 
         :param storage: the table's storage.
         """
@@ -50,14 +50,14 @@ class ReplicaState:
     def write(self, storage: Storage) -> None:
         """Record the state, where it has changed.
 
-        :param storage: the replica's storage.
+        :param storage: the target's storage.
         """
         if self.read(storage) != self:
             storage.put(STATE_PATH, json.dumps(asdict(self)).encode())
 
     @classmethod
     def forget(cls, storage: Storage) -> None:
-        """Make a table one that is no replica any more.
+        """Make a table one that is no target any more.
 
         :param storage: the table's storage.
         """

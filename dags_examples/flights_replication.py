@@ -1,10 +1,10 @@
 """A copy of the lake elsewhere, kept up all day, and the change of the sides.
 
-``flights_replica`` brings the database of ``flights.py``, and what its tables hold, into the metastore of the
-connection ``table_metastore_replica`` and the folder of the variable ``lake_replica``. It follows the source
-for an hour, then the next run goes on. Between events it waits in the triggerer and holds no slot.
+``flights_replication`` brings the database of ``flights.py``, with its tables' data, into the metastore of the
+connection ``table_metastore_copy`` and the folder of the variable ``lake_copy``. It follows the source for an
+hour, then the next run goes on. Between events it waits in the triggerer and holds no slot.
 
-``flights_failover`` is started by hand, and hands the lake over to the replica while both sides are there.
+``flights_failover`` is started by hand, and hands the lake over to the copy while both sides are there.
 For a source that is gone there is `table-services failover --promote`.
 """
 
@@ -19,23 +19,23 @@ from airflow_provider.sensors import ReplicationLagSensor
 
 PAIR: dict[str, Any] = {
     "source_metastore_conn_id": "table_metastore_default",
-    "target_metastore_conn_id": "table_metastore_replica",
+    "target_metastore_conn_id": "table_metastore_copy",
 }
 REPLICATION: dict[str, Any] = {
     "policy": "flights",
-    "databases": {"lake": "lake_replica"},
-    "locations": [("{{ var.value.lake }}", "{{ var.value.lake_replica }}")],
+    "databases": {"lake": "lake_copy"},
+    "locations": [("{{ var.value.lake }}", "{{ var.value.lake_copy }}")],
     **PAIR,
 }
 
 with DAG(
-    "flights_replica",
+    "flights_replication",
     schedule="@hourly",
     max_active_runs=1,
     catchup=False,
     params={"minutes": 59.0},
     tags=["flights"],
-) as replica:
+) as replication:
     ReplicateOperator(
         task_id="replicate",
         follow_for="{{ params.minutes * 60 }}",
