@@ -1,6 +1,6 @@
 """A copy of the lake elsewhere, kept up all day, and the change of the sides.
 
-``flights_replication`` brings the database of ``flights.py``, with its tables' data, into the metastore of the
+``flights_replication`` brings the database of ``flights.py``, with its data, into the metastore of the
 connection ``table_metastore_copy`` and the folder of the variable ``lake_copy``. It follows the source for an
 hour, then the next run goes on. Between events it waits in the triggerer and holds no slot.
 
