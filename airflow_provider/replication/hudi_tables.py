@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit import is_there, publish_head, replay_commit, undo_replayed
@@ -94,6 +95,7 @@ class TableReplication:
         source = HudiTable.at(self.source)
         source.check_writable(keeps_indexes=False)
         publish_head(self.source, CommitLog(self.source))
+        self._drop_a_namesake(source)
         if self.target.stat(PROPERTIES_PATH) is None:
             with reader_lease(source) as lease:
                 done = self._copy_table(source, valid_write_ids)
@@ -102,6 +104,17 @@ class TableReplication:
             done = self._replay(source, valid_write_ids)
         self._register(source, done)
         self._follow_indexes(source)
+
+    def _drop_a_namesake(self, source: HudiTable) -> None:
+        """Delete the copy of a table that was dropped, where another one was created in its folder since."""
+        known = TargetState.read(self.target)
+        if known is None or known.source != self.source.root or self.target.stat(PROPERTIES_PATH) is None:
+            return
+        here = HudiTable.at(self.target)
+        if _identity(here) != _identity(source):
+            log.warning("%s is another table than was copied to %s: it is copied anew", source, here)
+            self.step("drop a namesake")
+            self.target.delete_folder("")
 
     # --- a table that is there --------------------------------------------------------------
 
@@ -361,6 +374,12 @@ class TableReplication:
             for plan in pending_indexings(target, idle=True):
                 self.step("build indexes")
                 run_index(target, plan)
+
+
+def _identity(table: HudiTable) -> tuple[Any, ...]:
+    """What no table ever changes."""
+    config = table.config
+    return (config.record_key_fields, config.partition_fields, config.hive_style, config.url_encode)
 
 
 def is_hudi_table(storage: Storage) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from airflow_provider.exceptions import ReplicationTargetError
 from airflow_provider.metastore import Column, EventType, PartitionSpec, TxnState, TxnType
+from airflow_provider.table import HudiTable
+from tests.unit.concurrency.transactional_lake import SCHEMA
 from tests.unit.replication.pair import Pair
 
 
@@ -201,3 +204,26 @@ def test_insert_events_name_the_files_of_the_target(pair: Pair) -> None:
     pair.replicate()
     [event] = pair.target.next_events(before, event_types=[EventType.INSERT])
     assert event.message["files"] == [f"{pair.root}/target/riders/city=sf/1.parquet"]
+
+
+@pytest.mark.parametrize("key", [["id"], ["fare"]])
+def test_a_table_that_was_dropped_and_created_anew_is_the_new_one(pair: Pair, key: list[str]) -> None:
+    pair.lake.write("trips", {1: 10, 100: 5})
+    pair.replicate()
+    dropped = pair.source.get_table("lake", "trips")
+    pair.source.drop_table("lake", "trips")
+    shutil.rmtree(dropped.location)
+    pair.lake.tables["trips"] = HudiTable.create(
+        dropped.location, name="trips", schema=SCHEMA, record_key=key, partition_by=["city"]
+    )
+    pair.source.create_table(
+        "lake",
+        "trips",
+        location=dropped.location,
+        schema=dropped.schema,
+        partition_keys=dropped.partition_keys,
+    )
+    pair.lake.write("trips", {2: 20})
+    pair.replicate()
+    assert pair.rows_of_target("trips") == {2: 20}
+    pair.check_equal()
