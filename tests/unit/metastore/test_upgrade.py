@@ -34,7 +34,8 @@ INSERT INTO metastore_tables (id, database_id, name, table_type, location, owner
         '[{"name": "id", "type": "bigint", "comment": null}]',
         '[{"name": "year", "type": "int", "comment": null}]', '{}', 1000);
 INSERT INTO metastore_partitions (table_id, partition_values, location, parameters, created_at)
-    VALUES (9, '["2013"]', '/lake/flights/2013', '{}', 1000);
+    VALUES (9, '["2013"]', '/lake/flights/2013', '{}', 1000),
+        (9, '["02014"]', '/lake/flights/02014', '{}', 1000), (9, '[null]', '/lake/flights/null', '{}', 1000);
 INSERT INTO metastore_txns (id, state, user_name, host, agent, commit_on_recovery, opened_at, heartbeat_at,
         closed_at, closing_event_id)
     VALUES (1, 'c', 'me', 'here', NULL, TRUE, 1000, 1000, 2000, 5),
@@ -63,7 +64,13 @@ def test_the_first_schema_is_migrated_with_what_is_in_it(empty_url: str) -> None
     assert (database.id, database.location, database.parameters) == (7, "/lake", {"a": "b"})
     table = metastore.get_table("lake", "flights")
     assert (table.id, table.schema, table.owner) == (9, (Column("id", "bigint"),), "ops")
-    assert [one.values for one in metastore.get_partitions("lake", "flights")] == [("2013",)]
+    found = [one.values for one in metastore.get_partitions("lake", "flights")]
+    assert found == [("02014",), ("2013",), (None,)]
+    # The index tells of old partitions, too, which texts of numbers are not the usual ones.
+    for year, values in ((2013, ("2013",)), (2014, ("02014",))):
+        [one] = metastore.get_partitions_by_filter("lake", "flights", f"year = {year}")
+        assert one.values == values
+    assert _plain_years(empty_url) == {'["2013"]', "[null]"}
     assert (metastore.get_txn(1).state, metastore.get_txn(1).event_id) == (TxnState.COMMITTED, 5)
     assert metastore.get_txn(2).txn_type == TxnType.DEFAULT
     assert [write.instant for write in metastore.writes_of(2)] == ["20250101000000000"]
@@ -106,6 +113,15 @@ def test_the_code_knows_the_newest_migration() -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     assert ScriptDirectory.from_config(config).get_heads() == [schema.SCHEMA_REVISION]
+
+
+def _plain_years(url: str) -> set[str]:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        query = text("SELECT partition_values FROM metastore_partitions WHERE has_plain_values")
+        plain = set(connection.execute(query).scalars())
+    engine.dispose()
+    return plain
 
 
 def _make(connection: Connection) -> None:
