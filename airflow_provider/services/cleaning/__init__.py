@@ -3,9 +3,10 @@
 The decision is ``clean_plan``, a function of the timeline; ``cleaning`` carries it out and may be repeated.
 """
 
-from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, CleanPlan, Retention
+from airflow_provider.services.cleaning.clean_plan import CleanPlan
 from airflow_provider.services.cleaning.cleaning import clean, pending_cleans, plan_clean
 from airflow_provider.services.cleaning.metadata_cleaning import archive_metadata_timeline, delete_superseded
+from airflow_provider.services.cleaning.retention import CleaningPolicy, Retention
 
 __all__ = [
     "CleanPlan",

@@ -37,7 +37,8 @@ from airflow_provider.exceptions import InstantRolledBackError, NoSuchInstantErr
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.archival import archived_content
-from airflow_provider.services.cleaning.clean_plan import CleanPlan, Retention, make_plan
+from airflow_provider.services.cleaning.clean_plan import CleanPlan, make_plan
+from airflow_provider.services.cleaning.retention import Retention
 from airflow_provider.services.orphans import Found
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView, planned_files
 from airflow_provider.table.hudi_table import HudiTable
