@@ -88,11 +88,12 @@ bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.beside_hudi
 
 soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a night
-	EXAMPLES=5000 INTERLEAVINGS=100000 $(RUN) pytest -n 2 tests/unit -o timeout=0
+	EXAMPLES=5000 INTERLEAVINGS=100000 HISTORIES=1000 $(RUN) pytest -n 2 tests/unit -o timeout=0
 	SOAK=1 EXAMPLES=500 $(RUN) pytest -o timeout=0 \
 	  tests/processes/test_killed_and_paused.py tests/processes/test_slow_storage.py \
 	  tests/processes/test_indexes_beside_writers.py \
-	  tests/processes/test_cached_store.py
+	  tests/processes/test_cached_store.py tests/processes/test_replication.py \
+	  tests/unit/replication/test_killed.py
 
 	$(MAKE) mutants
 
