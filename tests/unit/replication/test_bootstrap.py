@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.exceptions import EventsExpiredError, InvalidInputError, ReplicationError
+from airflow_provider.indexing import run_index, schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import PartitionSpec
 from airflow_provider.metastore.replication import Phase
@@ -15,8 +16,9 @@ from airflow_provider.replication import ReplicationPolicy, Replicator, replicat
 from airflow_provider.services.cleaning import Retention, clean
 from airflow_provider.table import HudiTable, snapshot
 from tests.unit.concurrency.transactional_lake import SCHEMA, data_of, rows_of
-from tests.unit.replication.pair import Pair
+from tests.unit.replication.pair import Pair, instants, rows
 from tests.unit.replication.test_killed import KilledError
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 
 @pytest.fixture
@@ -181,3 +183,22 @@ def test_what_somebody_else_has_at_the_targets_location_is_not_touched(pair: Pai
     pair.replicate()
     pair.check_equal()
     assert (pair.root / "target" / "riders" / "note").read_text() == "mine"
+
+
+def test_the_target_may_be_an_object_store(pair: Pair) -> None:
+    store = f"memory:/{pair.root}/target"
+    policy = ReplicationPolicy("cloud", {"lake": "lake_cloud"}, {f"{pair.root}/source": store})
+    schedule_index(pair.lake.tables["trips"], ["files", "record_index"])
+    run_index(pair.lake.tables["trips"])
+    early = pair.lake.begin()
+    pair.lake.write("trips", {200: 1}, early)
+    for _ in range(2):
+        Replicator(policy, pair.source, pair.target).run()
+        pair.lake.write("trips", {1: 11, 3: 3})
+    pair.lake.commit(early)
+    Replicator(policy, pair.source, pair.target).run()
+    table = HudiTable.open(pair.target.get_table("lake_cloud", "trips").location)
+    assert table.location == f"{store}/trips"
+    assert rows(table, None) == rows(pair.lake.tables["trips"], None)
+    assert instants(table) == instants(pair.lake.tables["trips"])
+    assert_indexes_equal_a_rebuild(table)
