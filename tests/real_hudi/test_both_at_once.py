@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,12 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.services.failed_writes import rollback_failed_writes
 from airflow_provider.table import snapshot
 
 from .both_at_once import SERVICES_OF_THE_JVM, Ours, Side, Theirs, verdict
-from .jvm import HudiError, Jvm, Session
+from .jvm import Session
 from .metadata_table import check_metadata_table
 from .one_lock import OneLock
 from .shared_table import ALL_INDEXES_OF_THE_JVM, SharedTable, rows
@@ -83,37 +81,6 @@ def test_nothing_acknowledged_is_lost_and_neither_side_starves(
     shared.model = {each["id"]: each for each in shown}
     shared.check()
     check_metadata_table(hudi, shared.table)
-
-
-def test_without_a_shared_lock_ours_tells_of_the_jvm_by_name(
-    hudi: Session, jvm: Jvm, location: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Nothing can keep both safe then; the log says so, or the error that refuses."""
-    shared = SharedTable.of_the_jvm(hudi, location, rows(range(60), 0))
-    session = jvm.session()
-    theirs = SharedTable(session, location)
-    lost_by_the_jvm: list[str] = []
-
-    def write_all() -> None:
-        for turn in range(5):
-            try:
-                theirs.theirs(rows(range(30), 100 + turn, 10 + turn))
-            except HudiError as error:
-                lost_by_the_jvm.append(_cause(str(error)))
-
-    thread = threading.Thread(target=write_all)
-    thread.start()
-    refused = []
-    for turn in itertools.takewhile(lambda _: thread.is_alive(), itertools.count()):
-        try:
-            shared.ours(rows(range(100, 130), turn, 10 + turn), on_conflict="rebase")
-        except WriteConflictError as error:
-            refused.append(str(error))
-    thread.join()
-    session.close()
-    warned = [each.message for each in caplog.records if "same lock" in each.message]
-    told = [each for each in (*warned, *refused) if "another Hudi writer" in each]
-    assert told, (warned, refused, lost_by_the_jvm)
 
 
 def until_both_have_enough(theirs: Theirs, ours: Ours, services: Ours) -> list[str]:
