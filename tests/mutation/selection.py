@@ -12,11 +12,19 @@ from itertools import accumulate, groupby
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 VARIANTS = 9
 # For how long the tests of one mutant may run, by what each took without it.
 SECONDS = float(os.environ.get("MUTANT_SECONDS", "inf"))
 STATISTICS = Path("mutmut-stats.json")  # by mutmut, in whose folder the tests run
+
+
+def pytest_configure() -> None:
+    """An example that fails kills a mutant: nobody has to make it smaller."""
+    phases = (Phase.explicit, Phase.generate)
+    settings.register_profile("mutants", settings(), phases=phases, derandomize=True, database=None)
+    settings.load_profile("mutants")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -26,7 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # What a module's own tests notice, no other test has to.
     module = os.environ.get("MUTANT_UNDER_TEST", "").rpartition(".")[0].rpartition(".")[2]
     kept.sort(key=lambda item: item.path.name != f"test_{module}.py")
-    if STATISTICS.exists() and not config.option.collectonly:
+    if module and STATISTICS.exists() and not config.option.collectonly:  # not while the statistics are made
         took = json.loads(STATISTICS.read_text())["duration_by_test"]
         ends = accumulate(took.get(item.nodeid, 0.0) for item in kept)
         kept = [item for item, end in zip(kept, ends, strict=True) if end <= SECONDS or item is kept[0]]

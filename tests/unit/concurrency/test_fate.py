@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider.concurrency import begin_write, rollback
 from airflow_provider.concurrency.log import CommitLog, Fate, fate_of
+from airflow_provider.exceptions import InstantRolledBackError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
@@ -88,3 +89,13 @@ def test_a_planned_index_is_dead_once_it_is_dropped(table: HudiTable) -> None:
     assert fate(table, plan) is None, "one of its indexes is left"
     drop_index(table, ["files"])
     assert fate(table, plan) is Fate.DEAD
+
+
+def test_who_misses_its_files_is_told_that_its_rollback_is_archived(table: HudiTable) -> None:
+    commit(table)
+    writer = begin_write(table, operation="UPSERT")
+    rollback(table, writer.instant, reason="a test")
+    forget(table, writer.instant)
+    with pytest.raises(InstantRolledBackError, match="so long ago that it is archived") as error, writer:
+        table.storage.read("0.parquet")
+    assert error.value.details["instant"] == writer.instant

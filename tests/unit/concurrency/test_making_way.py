@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import PRIORITIES, Writer, WriteSettings, begin_write
+from airflow_provider.concurrency import PRIORITIES, Writer, WriteSettings, begin_write, pending_instants
 from airflow_provider.concurrency.conflicts import yielding
 from airflow_provider.concurrency.conflicts.pending_writes import writers_above
 from airflow_provider.concurrency.conflicts.yielding import wait_for_higher_priority, writers_ahead
@@ -17,7 +17,7 @@ from airflow_provider.exceptions import LockUnavailableError
 from airflow_provider.locks import InProcessLockProvider
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import FileGroupId
-from airflow_provider.table.timeline.instant import State
+from airflow_provider.table.timeline.instant import Action, State
 
 from .test_one_clock import silent_for
 
@@ -62,8 +62,12 @@ def test_only_live_writers_of_higher_priority_go_first(table: HudiTable, lock: L
         assert writers_ahead(table.storage, BACKFILL, lock) == []
 
 
-def test_a_writer_of_higher_priority_says_its_file_groups_once_it_has_planned(table: HudiTable) -> None:
-    with ingestion(table) as writer:
+@pytest.mark.parametrize("operation", ["UPSERT", "INSERT_OVERWRITE"])
+def test_a_writer_of_higher_priority_says_its_file_groups_once_it_has_planned(
+    table: HudiTable, operation: str
+) -> None:
+    settings = WriteSettings(priority=INGESTION)
+    with begin_write(table, operation=operation, settings=settings) as writer:
         (requested,) = writers_above(table.storage, BACKFILL)
         assert (requested.state, requested.file_groups) == (State.REQUESTED, frozenset())
         group = FileGroupId("", "a-0")
@@ -72,11 +76,19 @@ def test_a_writer_of_higher_priority_says_its_file_groups_once_it_has_planned(ta
         assert (inflight.state, inflight.file_groups) == (State.INFLIGHT, {group})
         assert (inflight.instant, inflight.operation, inflight.priority, inflight.alive, inflight.owner) == (
             writer.instant,
-            "UPSERT",
+            operation,
             INGESTION,
             True,
             writer.info.owner,
         )
+
+
+def test_a_heartbeat_of_another_hudi_writer_that_has_no_instant_yet_is_a_pending_commit(
+    table: HudiTable,
+) -> None:
+    table.storage.put(heartbeat_path("20260101000000000"), b"")
+    (pending,) = pending_instants(table)
+    assert (pending.instant, pending.action) == ("20260101000000000", Action.COMMIT)
 
 
 def test_who_waits_for_the_lock_goes_first_unless_its_heartbeat_says_its_priority(

@@ -11,6 +11,8 @@ import pytest
 
 from airflow_provider import metrics
 from airflow_provider.concurrency import PRIORITIES, begin_write
+from airflow_provider.concurrency.conflicts import wait_for_clustering, wait_for_instant
+from airflow_provider.concurrency.conflicts.yielding import wait_for_higher_priority
 from airflow_provider.concurrency.plans.service_failures import Service, stopping_itself
 from airflow_provider.exceptions import ServiceStoppedError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
@@ -104,3 +106,31 @@ def test_what_a_job_collects_is_told_once_where_it_is_told_again(heard: list[Mea
     assert (heard, outer) == ([], [])
     metrics.tell_again(inner)
     assert heard == [Measurement("counter", "commits", 1, {"table": "t"})]
+
+
+def test_a_wait_for_another_writer_is_measured(table: HudiTable, heard: list[Measurement]) -> None:
+    with begin_write(table, operation="UPSERT") as writer:
+        assert not wait_for_instant(table, writer.instant, 0.0)
+        assert not wait_for_clustering(table, writer.instant, 0.0)
+    waits = [each.tags for each in heard if each.name == "yield_wait"]
+    assert waits == [{"table": table.location}] * 2
+
+
+def test_making_way_is_measured_with_the_priority_that_waits(
+    table: HudiTable, heard: list[Measurement]
+) -> None:
+    told: list[list[str]] = []
+    with begin_write(table, operation="UPSERT"):
+        waited = wait_for_higher_priority(
+            table.storage,
+            PRIORITIES["backfill"],
+            InProcessLockProvider("t"),
+            patience=10.0,
+            is_stopped=lambda: bool(told),
+            on_wait=told.append,
+        )
+    (measured,) = (each for each in heard if each.name == "yield_wait")
+    assert (measured.value, measured.tags) == (
+        waited,
+        {"table": table.storage.root, "priority": str(PRIORITIES["backfill"])},
+    )

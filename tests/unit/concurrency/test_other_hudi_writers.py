@@ -17,6 +17,7 @@ from typing import Any, Self
 import pytest
 
 from airflow_provider.concurrency import begin_write, rollback
+from airflow_provider.concurrency.conflicts import wait_for_clustering
 from airflow_provider.concurrency.conflicts.foreign_writers import planned_clusterings
 from airflow_provider.concurrency.plans import scheduling as plans
 from airflow_provider.concurrency.write import committing
@@ -244,6 +245,14 @@ class TestPlannedClustering:
         )
         assert fares(table) == {1: 10.0, 2: 2.0}
 
+    def test_the_wait_ends_when_it_was_carried_out_or_rolled_back(self, table: HudiTable) -> None:
+        jvm, gone = Jvm(table), Jvm(table).instant
+        jvm.plan_clustering([only_file(table)])
+        assert not wait_for_clustering(table, jvm.instant, 0.0)
+        assert wait_for_clustering(table, gone, 0.0), "one that is on no timeline was rolled back"
+        jvm.cluster([only_file(table)])
+        assert wait_for_clustering(table, jvm.instant, 0.0)
+
     def test_one_of_ours_is_no_obstacle_until_another_writer_carries_it_out(self, table: HudiTable) -> None:
         ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
         instant = schedule_clustering(table, ClusteringSettings())
@@ -311,10 +320,10 @@ class TestUnfinishedWrite:
     ) -> None:
         jvm = Jvm(table)
         jvm.begin()
-        with pytest.raises(
-            WriteConflictError, match=f"commit {jvm.instant} of another Hudi writer is pending"
-        ):
+        told = f"commit {jvm.instant} of another Hudi writer is pending"
+        with pytest.raises(WriteConflictError, match=told) as error:
             ingest_arrow(table, rows({7: 7.0}), operation)
+        assert error.value.details["instant"] == jvm.instant
         assert table.timeline().pending()[0].requested_time == jvm.instant
 
     def test_it_is_rolled_back_on_demand(self, table: HudiTable) -> None:
