@@ -10,6 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from airflow_provider.concurrency.commit import commit_point
+from airflow_provider.concurrency.indexes.log_to_indexes import drop_staged
+from airflow_provider.concurrency.log import LogEntry
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
@@ -25,7 +28,7 @@ from tests.ingestion_contract.interleaving import crossing
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import rows
-from .under_shared_lock import ALL
+from .under_shared_lock import ALL, SharedLock
 
 
 @pytest.fixture
@@ -155,3 +158,21 @@ def test_a_cleaner_that_was_killed_after_it_had_staged(indexed: HudiTable, meanw
     assert counts.keys() >= {("files-0000-0", cleaned.requested_time)}
     assert set(counts.values()) == {1}, "both say the same, under the same names"
     assert_indexes_equal_a_rebuild(indexed, left)
+
+
+def test_records_that_another_hudi_writer_took_back_for_a_dead_writers_are_staged_again(
+    indexed: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rolls back whatever is pending on the metadata table's timeline, also of a write that lives."""
+    publish, taken_back = commit_point.publish, list[str]()
+
+    def publish_late(storage: Storage, entry: LogEntry, **given: bool) -> bool:
+        taken_back.append(entry.instant)
+        drop_staged(storage, entry.instant)
+        return publish(storage, entry, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit_point, "publish", publish_late)
+        done = ingest_arrow(indexed, rows([4, 7]), lock=SharedLock(indexed.location), small_file_limit=0)
+    assert taken_back == [done["instant"]]
+    assert_indexes_equal_a_rebuild(indexed, ALL)

@@ -13,13 +13,15 @@ from airflow_provider.table import HudiTable
 from airflow_provider.table.files.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.archive_files import append_history
+from airflow_provider.table.timeline.instant import after, now
 from tests.unit.concurrency.another_hudi_writer import Jvm
 from tests.unit.concurrency.rows import PARTITION
 from tests.unit.concurrency.simulation import Simulation
+from tests.unit.concurrency.their_metadata_table import TheirMetadataTable
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .jvm import rows
-from .under_shared_lock import ALL, indexed_keys, run, schedule
+from .under_shared_lock import ALL, SharedLock, indexed_keys, run, schedule
 
 
 @pytest.fixture
@@ -92,3 +94,16 @@ def test_nothing_is_archived_that_no_index_knows(indexed: HudiTable) -> None:
     assert_indexes_equal_a_rebuild(indexed, ALL)
     assert {20, 21, 22, 60} < indexed_keys(indexed)
     assert slow[0].instant in archive(indexed, keep_min=1, keep_max=2).to_dict()["archived"]
+
+
+def test_what_was_logged_to_one_index_only_is_logged_to_the_others(indexed: HudiTable) -> None:
+    """As by a writer that had begun before it could know of the others."""
+    jvm = Jvm(indexed)
+    jvm.upsert({20: 1.0})
+    (done,) = (each for each in indexed.timeline().commits() if each.requested_time == jvm.instant)
+    stats = indexed.timeline().commit_metadata(done).write_stats
+    TheirMetadataTable(indexed.storage, lambda: after(now())).commit(jvm.instant, stats)
+    assert 20 not in indexed_keys(indexed)
+    ingest_arrow(indexed, rows([4]), lock=SharedLock(indexed.location))
+    assert 20 in indexed_keys(indexed)
+    assert_indexes_equal_a_rebuild(indexed, ALL)
