@@ -15,8 +15,10 @@ import pytest
 from hypothesis import Phase, settings
 
 VARIANTS = 9
+NOT_TRIED = 34  # mutmut's exit code of a mutant that it skips
 # For how long the tests of one mutant may run, by what each took without it.
 SECONDS = float(os.environ.get("MUTANT_SECONDS", "inf"))
+LEFT_OUT = pytest.StashKey[bool]()
 STATISTICS = Path("mutmut-stats.json")  # by mutmut, in whose folder the tests run
 
 
@@ -37,9 +39,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if module and STATISTICS.exists() and not config.option.collectonly:  # not while the statistics are made
         took = json.loads(STATISTICS.read_text())["duration_by_test"]
         ends = accumulate(took.get(item.nodeid, 0.0) for item in kept)
-        kept = [item for item, end in zip(kept, ends, strict=True) if end <= SECONDS or item is kept[0]]
+        quick = [item for item, end in zip(kept, ends, strict=True) if end <= SECONDS or item is kept[0]]
+        config.stash[LEFT_OUT], kept = len(quick) < len(kept), quick
     config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
     items[:] = kept
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A mutant that passes only a part of its tests has not survived."""
+    if exitstatus == pytest.ExitCode.OK and session.config.stash.get(LEFT_OUT, False):
+        session.exitstatus = NOT_TRIED
 
 
 def _some(variants: list[pytest.Item]) -> list[pytest.Item]:

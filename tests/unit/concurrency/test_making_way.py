@@ -62,12 +62,14 @@ def test_only_live_writers_of_higher_priority_go_first(table: HudiTable, lock: L
         assert writers_ahead(table.storage, BACKFILL, lock) == []
 
 
-@pytest.mark.parametrize("operation", ["UPSERT", "INSERT_OVERWRITE"])
+@pytest.mark.parametrize(
+    ("operation", "action"), [("UPSERT", Action.COMMIT), ("INSERT_OVERWRITE", Action.REPLACE_COMMIT)]
+)
 def test_a_writer_of_higher_priority_says_its_file_groups_once_it_has_planned(
-    table: HudiTable, operation: str
+    table: HudiTable, operation: str, action: Action
 ) -> None:
     settings = WriteSettings(priority=INGESTION)
-    with begin_write(table, operation=operation, settings=settings) as writer:
+    with begin_write(table, operation=operation, action=action, settings=settings) as writer:
         (requested,) = writers_above(table.storage, BACKFILL)
         assert (requested.state, requested.file_groups) == (State.REQUESTED, frozenset())
         group = FileGroupId("", "a-0")
@@ -89,6 +91,18 @@ def test_a_heartbeat_of_another_hudi_writer_that_has_no_instant_yet_is_a_pending
     table.storage.put(heartbeat_path("20260101000000000"), b"")
     (pending,) = pending_instants(table)
     assert (pending.instant, pending.action) == ("20260101000000000", Action.COMMIT)
+    assert pending.age_seconds is not None
+
+
+def test_a_heartbeat_that_a_completed_commit_left_is_no_pending_instant(table: HudiTable) -> None:
+    completed = []
+    for _ in range(2):
+        with begin_write(table, operation="UPSERT") as writer:
+            writer.plan([])
+            writer.commit([])
+        completed.append(writer.instant)
+    table.storage.put(heartbeat_path(completed[0]), b"")
+    assert pending_instants(table) == []
 
 
 def test_who_waits_for_the_lock_goes_first_unless_its_heartbeat_says_its_priority(

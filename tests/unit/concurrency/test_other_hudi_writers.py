@@ -19,6 +19,8 @@ import pytest
 from airflow_provider.concurrency import begin_write, rollback
 from airflow_provider.concurrency.conflicts import wait_for_clustering
 from airflow_provider.concurrency.conflicts.foreign_writers import planned_clusterings
+from airflow_provider.concurrency.conflicts.pending_writes import others_writing
+from airflow_provider.concurrency.heartbeats import heartbeat_path
 from airflow_provider.concurrency.plans import scheduling as plans
 from airflow_provider.concurrency.write import committing
 from airflow_provider.exceptions import InstantRolledBackError, WriteConflictError
@@ -271,6 +273,20 @@ class TestPlannedClustering:
         assert [each.instant for each in planned_clusterings(table.storage, seen)] == [instant]
         cluster_in_process(table)
         assert planned_clusterings(table.storage, seen) == []
+        theirs = Jvm(table)
+        theirs.plan_clustering([only_file(table)])
+        both = Timeline(table.storage, [*seen.instants, *table.timeline().pending()])
+        assert [each.instant for each in planned_clusterings(table.storage, both)] == [theirs.instant]
+
+    def test_one_of_ours_hides_none_of_another_writer(self, table: HudiTable) -> None:
+        its = only_file(table)
+        for key in (3, 4):
+            ingest_arrow(table, rows({key: 1.0}), "bulk_insert")
+        assert schedule_clustering(table, ClusteringSettings()) is not None
+        theirs = Jvm(table)
+        theirs.plan_clustering([its])
+        found = planned_clusterings(table.storage, table.timeline())
+        assert [each.instant for each in found] == [theirs.instant]
 
 
 class TestWriteUnderWay:
@@ -287,6 +303,19 @@ class TestWriteUnderWay:
         planned = pending_plan(table, instant).file_groups
         assert len(planned) == 2
         assert its.file_group not in planned
+
+    def test_who_beats_and_is_no_such_write_hides_none_that_is(self, table: HudiTable) -> None:
+        its = only_file(table)
+        with begin_write(table, operation="UPSERT") as ours:
+            completed = Jvm(table, requested=after(ours.instant))
+            clusters = Jvm(table, requested=after(completed.instant))
+            writes = Jvm(table, requested=after(clusters.instant))
+            for jvm in (completed, clusters):
+                table.storage.put(heartbeat_path(jvm.instant), b"")
+            completed.upsert({7: 7.0})
+            clusters.plan_clustering([its])
+            writes.begin(beats=True, into=its)
+            assert others_writing(table.storage).keys() == {writes.instant}
 
     def test_nothing_is_planned_until_it_tells_what_it_rewrites(self, table: HudiTable) -> None:
         ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
