@@ -58,7 +58,7 @@ def replay_commit(storage: Storage, source: Storage, instant: Instant, content: 
             why = f"it is {fate} here" if fate else f"the timeline is archived up to {moment.archived}"
             raise TableError(
                 f"table {storage.root}: commit {instant.requested_time} of {source.root} cannot be replayed: "
-                f"{why}; delete this folder, and bootstrap the targettion again",
+                f"{why}; delete this folder, and bootstrap the replication again",
                 instant=instant.requested_time,
             )
         storage.put(staged_metadata_path(instant.requested_time), content)
