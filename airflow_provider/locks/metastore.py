@@ -219,7 +219,7 @@ def _open(url: str, password: str | None, timeout: float, lease: float) -> _Back
         client = LockClient(given, timeout_seconds=timeout)
         return _Backend(client, client.lock)
     from airflow_provider.metastore import Metastore
-    from airflow_provider.metastore.database.engine import MetastoreEngine, parse_url
+    from airflow_provider.metastore.database import MetastoreEngine, parse_url
 
     parsed = parse_url(url)
     if password:

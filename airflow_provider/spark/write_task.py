@@ -1,17 +1,22 @@
-"""File group tasks in Spark's Python workers."""
+"""Tasks that write file groups, in Spark's Python workers."""
 
 from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
 from airflow_provider.ingestion.file_group_task import FileGroupTask, Report, WritePlan
 from airflow_provider.table.timeline import WriteStat
+
+if TYPE_CHECKING:
+    from pyspark import TaskContext
+    from pyspark.sql import SparkSession
 
 REPORT_SCHEMA = "target int, rows_in long, write_stats string, error string"
 """The columns of a task's report, in Spark's words."""
@@ -24,17 +29,72 @@ def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("runs only inside a Spark task")
-        spare_loaded_modules()
-        number = min(plan.targets) + context.partitionId()
-        write_token = f"{number}-{context.stageId()}-{context.taskAttemptId()}"
-        yield _to_arrow(FileGroupTask(plan, number, write_token).run(batches))
+        number = min(plan.targets) + _context().partitionId()
+        yield _to_arrow(FileGroupTask(plan, number, _write_token(number)).run(batches))
 
     return run
+
+
+class TableTask(Protocol):
+    """The work on one file group of a table service; it goes to an executor as it is."""
+
+    def run(self, write_token: str) -> WriteStat | None:
+        """Write the new base file.
+
+        :param write_token: tells this attempt's file from those of other attempts.
+        :return: None when nothing was written.
+        """
+
+
+def run_tasks(spark: SparkSession, tasks: Sequence[TableTask]) -> list[WriteStat]:
+    """Carry tasks of a table service out, each in a Spark task of its own.
+
+    :param spark: a session, local or over Spark Connect.
+    :param tasks: the tasks; at least one.
+    :return: what was written, in the order of the tasks.
+    :raises TableServiceError: the first error of ours that a task met.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _described(tasks[number], _write_token(number))
+
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    told = numbers.mapInArrow(run, "write_stat string, error string").toArrow().to_pylist()
+    for row in told:
+        if row["error"] is not None:
+            raise from_dict(json.loads(row["error"]))
+    return [WriteStat.from_dict(json.loads(row["write_stat"])) for row in told if row["write_stat"]]
+
+
+def _described(task: TableTask, write_token: str) -> pa.RecordBatch:
+    row: dict[str, str | None] = {"write_stat": None, "error": None}
+    try:
+        stat = task.run(write_token)
+        row["write_stat"] = None if stat is None else json.dumps(stat.to_dict())
+    except TableServiceError as error:  # to run the task again would not help
+        row["error"] = json.dumps(to_dict(error))
+    return pa.RecordBatch.from_pylist([row], pa.schema({name: pa.string() for name in row}))
+
+
+def _write_token(number: int) -> str:
+    """The write token of a file that this Spark task writes.
+
+    :param number: of the file group among those that are written.
+    """
+    context = _context()
+    return f"{number}-{context.stageId()}-{context.taskAttemptId()}"
+
+
+def _context() -> TaskContext:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("runs only inside a Spark task")
+    spare_loaded_modules()
+    return context
 
 
 def report_of(row: Mapping[str, Any]) -> Report:

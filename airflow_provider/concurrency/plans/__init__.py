@@ -5,7 +5,12 @@ that fails again and again on the same input. A new service calls :func:`schedul
 own.
 """
 
-from airflow_provider.concurrency.plans.scheduling import ServicePlan, reserved_file_groups, schedule
+from airflow_provider.concurrency.plans.scheduling import (
+    ServicePlan,
+    pending_plans,
+    reserved_file_groups,
+    schedule,
+)
 from airflow_provider.concurrency.plans.service_failures import (
     MAX_FAILURES,
     Service,
@@ -24,6 +29,7 @@ __all__ = [
     "clear_failures",
     "failures",
     "log_head",
+    "pending_plans",
     "reserved_file_groups",
     "schedule",
     "stopping_itself",

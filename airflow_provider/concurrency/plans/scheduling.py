@@ -19,6 +19,7 @@ from airflow_provider.concurrency.conflicts import (
     clustered,
     compacted,
     others_writing,
+    pending_instants,
     wait_for_others_to_tell,
     writers_above,
     writes_of_open_transactions,
@@ -49,6 +50,29 @@ class ServicePlan:
 
     file_groups: frozenset[FileGroupId]
     content: bytes
+
+
+def pending_plans(table: HudiTable, action: Action, *, idle: bool = False) -> list[str]:
+    """Plans of this package that have neither completed nor been rolled back, oldest first.
+
+    :param table: the table.
+    :param action: of the table service.
+    :param idle: only those that nobody carries out.
+    """
+    pending = {
+        each.instant
+        for each in pending_instants(table)
+        if each.action is action and not (idle and each.alive is not None)
+    }
+    if not pending:
+        return []
+    ours = set()
+    for entry in CommitLog(table.storage).backwards():
+        if entry.completion_time < min(pending):
+            break
+        if isinstance(entry, Plan) and entry.instant in pending:
+            ours.add(entry.instant)
+    return sorted(ours)
 
 
 Planner = Callable[[FileSystemView, frozenset[FileGroupId]], ServicePlan | None]

@@ -8,9 +8,6 @@ from airflow_provider.metastore.database.engine import (
     OF_DATABASE,
     MetastoreEngine,
     RunStatement,
-    database_exists,
-    mask_url,
-    parse_url,
 )
 from airflow_provider.metastore.database.group_commit import GroupedRequest, GroupOperation
 from airflow_provider.metastore.database.schema import (
@@ -39,6 +36,7 @@ from airflow_provider.metastore.database.schema import (
     txns,
     write_id_sequences,
 )
+from airflow_provider.metastore.database.urls import database_exists, mask_url, parse_url
 
 __all__ = [
     "OF_DATABASE",

@@ -16,18 +16,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import tenacity
 from sqlalchemy import (
-    URL,
     Connection,
     Engine,
     TextClause,
     create_engine,
     event,
     inspect,
-    make_url,
     select,
     text,
 )
@@ -40,6 +37,7 @@ from sqlalchemy.sql.compiler import Compiled, SQLCompiler
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore.database import schema
 from airflow_provider.metastore.database.group_commit import GroupCommit, GroupedRequest, GroupOperation, Tell
+from airflow_provider.metastore.database.urls import mask_url, parse_url, secrets_in
 
 log = logging.getLogger(__name__)
 
@@ -59,68 +57,9 @@ _MIGRATIONS = Path(__file__).parent.parent / "migrations"
 _MIGRATION_LOCK = 4_021_637_217
 # A connection that was in use so short a time ago needs no ping.
 _SURELY_ALIVE_SECONDS = 0.25
-_SECRET_WORDS = ("password", "passwd", "secret", "token", "key")
 _BY_LIBPQ = frozenset({"psycopg", "psycopg2"})
 # PostgreSQL: serialization failure, deadlock; nothing of the transaction was applied.
 _GAVE_WAY = frozenset({"40001", "40P01"})
-
-
-def parse_url(url: str) -> URL:
-    """Check a metastore's URL.
-
-    :param url: ``sqlite:////absolute/path.db`` or ``postgresql+<driver>://user:password@host/database``.
-    :raises InvalidInputError: when it is no URL, of another database, of an asynchronous driver, or an
-        SQLite URL without an absolute path. The message never holds the URL, which may hold a password.
-    """
-    try:
-        parsed = make_url(url)
-        backend = parsed.get_backend_name()
-        is_async = backend in {"sqlite", "postgresql"} and parsed.get_dialect().is_async
-    except (sqlalchemy_errors.ArgumentError, ValueError):
-        raise InvalidInputError(
-            "the metastore URL cannot be parsed; give sqlite:////absolute/path.db "
-            "or postgresql+psycopg://user:password@host/database"
-        ) from None
-    if backend not in {"sqlite", "postgresql"}:
-        raise InvalidInputError(
-            f"a metastore cannot live in {backend!r}; give a sqlite or postgresql URL", backend=backend
-        )
-    if is_async:
-        raise InvalidInputError(
-            f"the metastore URL names the asynchronous driver {parsed.drivername!r}; name one like "
-            "postgresql+psycopg",
-            driver=parsed.drivername,
-        )
-    if backend == "sqlite":
-        path = parsed.database or ""
-        if not Path(path).is_absolute():
-            raise InvalidInputError(
-                f"the metastore's SQLite file {path!r} has no absolute path; every process must find the "
-                "same file: give sqlite:////absolute/path.db (four slashes)",
-                path=path,
-            )
-    return parsed
-
-
-def database_exists(url: str) -> bool:
-    """Whether a database is there; only of a file that can be told without opening it.
-
-    :param url: see :func:`parse_url`.
-    :raises InvalidInputError: see :func:`parse_url`.
-    """
-    parsed = parse_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return True
-    path = Path(parsed.database or "")
-    # Where a folder cannot be looked into, as when its disk is away, opening the database tells why.
-    return path.exists() or any(each.exists() and not each.is_dir() for each in path.parents)
-
-
-def mask_url(url: URL) -> str:
-    """The URL with every secret in it replaced by ``***``."""
-    secret = {name for name in url.query if any(word in name.lower() for word in _SECRET_WORDS)}
-    masked = url.difference_update_query(secret).update_query_dict(dict.fromkeys(secret, "***"))
-    return masked.render_as_string(hide_password=True).replace(quote("***"), "***")
 
 
 _ENGINES: weakref.WeakSet[MetastoreEngine] = weakref.WeakSet()
@@ -410,17 +349,10 @@ class MetastoreEngine:
             else:
                 translated = MetastoreError(f"metastore {self.masked_url}: {said}", **{OF_DATABASE: True})
             # The cause may repeat the URL, password included.
-            raise translated from (None if self._secrets() else error)
-
-    def _secrets(self) -> list[str]:
-        values = [self._url.password] if self._url.password else []
-        for name, value in self._url.query.items():
-            if any(word in name.lower() for word in _SECRET_WORDS):
-                values.extend([value] if isinstance(value, str) else value)
-        return [str(value) for value in values]
+            raise translated from (None if secrets_in(self._url) else error)
 
     def _scrubbed(self, message: str) -> str:
-        for secret in self._secrets():
+        for secret in secrets_in(self._url):
             message = message.replace(secret, "***")
         return " ".join(message.split())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +31,7 @@ _LOOK_EVERY_SECONDS = 0.5
 _LOOK_EVERY_SECONDS_DEFERRED = 5.0
 
 
-class DeferrableWrite(SparkOperator):
+class DeferrableWrite(SparkOperator, abc.ABC):
     """Base of operators whose write waits for its turn before its job starts, and then holds no slot.
 
     :param deferrable: whether the task, before its job starts, waits for its turn in the triggerer: for live
@@ -59,9 +60,9 @@ class DeferrableWrite(SparkOperator):
         self._comes_back = True
         return self._write(context)
 
+    @abc.abstractmethod
     def _write(self, context: Context) -> dict[str, Any]:
         """Do the task's work, but for its turn; the operation is the same before and after a deferral."""
-        raise NotImplementedError
 
     def _in_turn(
         self, table: HudiTable, operation: TaskOperation, job: IngestJob, options: EffectiveOptions

@@ -17,18 +17,15 @@ from typing import Any
 
 from airflow_provider.concurrency import (
     PRIORITIES,
-    CommitLog,
     CommitResult,
     Writer,
     begin_planned,
     find_operation,
-    pending_instants,
     rollback_dead_writers,
     schedule,
 )
 from airflow_provider.concurrency.heartbeats import progress_of
-from airflow_provider.concurrency.log import Plan
-from airflow_provider.concurrency.plans import MAX_FAILURES, check_not_stopped
+from airflow_provider.concurrency.plans import MAX_FAILURES, check_not_stopped, pending_plans
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
 from airflow_provider.locks import LockProvider, default_lock, open_lock
 from airflow_provider.services.clustering.clustering_job import ClusteringJob
@@ -109,20 +106,7 @@ def pending_clusterings(table: HudiTable, *, idle: bool = False) -> list[str]:
     :param table: the table.
     :param idle: only those that nobody carries out.
     """
-    pending = {
-        each.instant
-        for each in pending_instants(table)
-        if each.action is Action.CLUSTERING and not (idle and each.alive is not None)
-    }
-    if not pending:
-        return []
-    ours = set()
-    for entry in CommitLog(table.storage).backwards():
-        if entry.completion_time < min(pending):
-            break
-        if isinstance(entry, Plan) and entry.instant in pending:
-            ours.add(entry.instant)
-    return sorted(ours)
+    return pending_plans(table, Action.CLUSTERING, idle=idle)
 
 
 def pending_plan(table: HudiTable, instant: str) -> ClusteringPlan:

@@ -14,17 +14,14 @@ from typing import Any
 
 from airflow_provider.concurrency import (
     PRIORITIES,
-    CommitLog,
     HeartbeatSettings,
     ServicePlan,
     Writer,
     begin_planned,
-    pending_instants,
     rollback_dead_writers,
     schedule,
 )
-from airflow_provider.concurrency.log import Plan
-from airflow_provider.concurrency.plans import MAX_FAILURES, Service, log_head, stopping_itself
+from airflow_provider.concurrency.plans import MAX_FAILURES, Service, log_head, pending_plans, stopping_itself
 from airflow_provider.exceptions import (
     NoSuchInstantError,
     TableServiceError,
@@ -116,20 +113,7 @@ def pending_table_compactions(table: HudiTable, *, idle: bool = False) -> list[s
     :param table: the table.
     :param idle: only those that nobody carries out.
     """
-    pending = {
-        each.instant
-        for each in pending_instants(table)
-        if each.action is Action.COMPACTION and not (idle and each.alive is not None)
-    }
-    if not pending:
-        return []
-    ours = set()
-    for entry in CommitLog(table.storage).backwards():
-        if entry.completion_time < min(pending):
-            break
-        if isinstance(entry, Plan) and entry.instant in pending:
-            ours.add(entry.instant)
-    return sorted(ours)
+    return pending_plans(table, Action.COMPACTION, idle=idle)
 
 
 def due_table_compactions(

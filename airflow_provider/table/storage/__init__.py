@@ -15,7 +15,8 @@ from airflow_provider.table.storage.durability import (
     Durability,
 )
 from airflow_provider.table.storage.full_storage import storage_full_errors
-from airflow_provider.table.storage.storage import CLOCK_PREFIX, FileStatus, Storage
+from airflow_provider.table.storage.local_files import FileStatus
+from airflow_provider.table.storage.storage import CLOCK_PREFIX, Storage
 
 __all__ = [
     "CLOCK_PREFIX",

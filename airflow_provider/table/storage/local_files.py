@@ -8,14 +8,34 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from airflow_provider.table.storage.durability import Disk, Place
 
 STAGED = ".staged-"
 """Prefix of the temporary names of files that do not have their final name yet."""
+
+
+class FileStatus(NamedTuple):
+    """One file or folder in a listing.
+
+    :param path: path relative to the storage's root, ``/`` separated.
+    :param size: bytes.
+    :param modified: seconds since the epoch, by the storage's clock.
+    :param is_directory: whether it is a folder.
+    """
+
+    path: str
+    size: int
+    modified: float
+    is_directory: bool
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
 
 
 def read(target: str) -> bytes:
@@ -215,3 +235,35 @@ def _moved(staged: str, target: str) -> bool:
         return False
     os.unlink(staged)  # noqa: PTH108
     return True
+
+
+def scan(path: str, target: str) -> list[FileStatus]:
+    """What a folder holds, but for files that do not have their final name yet.
+
+    :param path: of the folder, relative to the table.
+    :param target: its absolute path.
+    :raises FileNotFoundError: when there is no such folder.
+    """
+    # os.scandir, because fsspec's local listing stats every entry several times.
+    prefix = f"{path}/" if path else ""
+    found = []
+    with os.scandir(target) as entries:
+        for entry in entries:
+            if entry.name.startswith(STAGED):
+                continue
+            try:
+                info = entry.stat()
+            except FileNotFoundError:
+                continue  # deleted between the listing and the stat
+            found.append(FileStatus(prefix + entry.name, info.st_size, info.st_mtime, entry.is_dir()))
+    return found
+
+
+def scan_below(path: str, target: str) -> Iterator[FileStatus]:
+    """The files that a folder and the folders in it hold; see :func:`scan`."""
+    for status in scan(path, target):
+        if not status.is_directory:
+            yield status
+            continue
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            yield from scan_below(status.path, f"{target}/{status.name}")

@@ -12,36 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow.fs
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.storage import local_files
 from airflow_provider.table.storage.durability import DEFAULT_DURABILITY, Disk, Durability, Place
+from airflow_provider.table.storage.local_files import FileStatus
 
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
-
-
-class FileStatus(NamedTuple):
-    """One file or folder in a listing.
-
-    :param path: path relative to the storage's root, ``/`` separated.
-    :param size: bytes.
-    :param modified: seconds since the epoch, by the storage's clock.
-    :param is_directory: whether it is a folder.
-    """
-
-    path: str
-    size: int
-    modified: float
-    is_directory: bool
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition("/")[2]
 
 
 class Storage:
@@ -281,7 +262,11 @@ class Storage:
         target = self._absolute(path)
         try:
             if self._is_local:
-                return list(_scan_below(path, target)) if recursive else _scan(path, target)
+                return (
+                    list(local_files.scan_below(path, target))
+                    if recursive
+                    else local_files.scan(path, target)
+                )
             self._filesystem.invalidate_cache(target)
             if recursive:
                 found = self._filesystem.find(target, detail=True).values()
@@ -475,28 +460,3 @@ def _walk(base: str, path: str, names: tuple[str, ...]) -> Iterator[str]:
 
 def _is_staged(name: str) -> bool:
     return name.startswith(_STAGED)
-
-
-def _scan(path: str, target: str) -> list[FileStatus]:
-    # os.scandir, because fsspec's local listing stats every entry several times.
-    prefix = f"{path}/" if path else ""
-    found = []
-    with os.scandir(target) as entries:
-        for entry in entries:
-            if _is_staged(entry.name):
-                continue
-            try:
-                info = entry.stat()
-            except FileNotFoundError:
-                continue  # deleted between the listing and the stat
-            found.append(FileStatus(prefix + entry.name, info.st_size, info.st_mtime, entry.is_dir()))
-    return found
-
-
-def _scan_below(path: str, target: str) -> Iterator[FileStatus]:
-    for status in _scan(path, target):
-        if not status.is_directory:
-            yield status
-            continue
-        with suppress(FileNotFoundError):  # deleted meanwhile
-            yield from _scan_below(status.path, f"{target}/{status.name}")
