@@ -34,7 +34,7 @@ class Progress:
     """How far a backfill is; as text, what its log says after each window.
 
     :param window: name of the last window that ended.
-    :param outcome: what became of it.
+    :param status: how the window ended, for people.
     :param done: windows that need nothing more, also those that an earlier try had done.
     :param skipped: those of them that an earlier try had done.
     :param windows: all of them.
@@ -44,7 +44,7 @@ class Progress:
     """
 
     window: str
-    outcome: str
+    status: str
     done: int
     skipped: int
     windows: int
@@ -61,7 +61,7 @@ class Progress:
         rate = self.rows_per_second
         left = "unknown" if self.seconds_left is None else str(timedelta(seconds=round(self.seconds_left)))
         return (
-            f"window {self.window}: {self.outcome}; {self.done} of {self.windows} windows done"
+            f"window {self.window}: {self.status}; {self.done} of {self.windows} windows done"
             f"{f' ({self.skipped} of them earlier)' if self.skipped else ''}, {self.rows:,} rows, "
             f"{rate:,.{0 if rate >= 10 else 1}f} rows/s, time left {left}"
         )
@@ -198,12 +198,12 @@ class Backfill:
 
     # --- what is told ---------------------------------------------------------------------
 
-    def _end(self, window: Window, outcome: str) -> None:
+    def _end(self, window: Window, status: str) -> None:
         self._done.append(window)
         self.tell(
             Progress(
                 window=window.name,
-                outcome=outcome,
+                status=status,
                 done=len(self._done),
                 skipped=self._skipped,
                 windows=len(self.windows),

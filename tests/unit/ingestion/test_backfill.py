@@ -127,7 +127,7 @@ class TestDone:
         history.fails["month=2"] = [EmptySourceError("none")]
         result = history.run()
         assert (result["windows_done"], result["windows_empty"]) == (3, 1)
-        assert [p.outcome for p in history.progress()][1] == "no rows"
+        assert [p.status for p in history.progress()][1] == "no rows"
         nothing = Backfill(history.job, table, [Window("month=9", {"month": "9"}, rows=0)])
         with pytest.raises(EmptySourceError, match="history has no row in any of 1 windows"):
             nothing.run(history.write)
