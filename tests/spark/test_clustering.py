@@ -125,13 +125,13 @@ def before_the_first(monkeypatch: pytest.MonkeyPatch, act: Callable[[str], objec
     """Let something happen after the clustering has begun and before its first group's tasks."""
     from airflow_provider.spark import clustering
 
-    original = clustering._write_group
+    original = clustering.run_tasks
     acted: list[str] = []
 
-    def write_group(spark: Any, tasks: list[ClusteringTask]) -> list[WriteStat]:
+    def run_tasks(spark: Any, tasks: list[ClusteringTask]) -> list[WriteStat]:
         if not acted:
             acted.append(tasks[0].instant)
             act(tasks[0].instant)
         return original(spark, tasks)
 
-    monkeypatch.setattr(clustering, "_write_group", write_group)
+    monkeypatch.setattr(clustering, "run_tasks", run_tasks)
