@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Self, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from airflow_provider.exceptions import InvalidInputError
 
@@ -114,14 +114,10 @@ def _value(hint: Any, value: Any) -> Any:
 
 
 def _by_setting(cls: Any, settings: Mapping[str, Any]) -> Any:
-    own = {name: settings[name] for name in _parts(cls) if name in settings}
+    own = {name: settings[name] for name in _parts(cls).keys() & settings.keys()}
     left = {name: value for name, value in settings.items() if name not in own}
-    for name, hint in _parts(cls).items():
-        if (
-            name not in own
-            and is_dataclass(hint)
-            and (inside := _settings_of(cast("Any", hint)) & left.keys())
-        ):
+    for name, (hint, names) in _inner_parts(cls).items() if left else ():
+        if name not in own and (inside := names & left.keys()):
             own[name] = _by_setting(hint, {each: left.pop(each) for each in inside})
     if left:
         raise InvalidInputError(
@@ -131,7 +127,12 @@ def _by_setting(cls: Any, settings: Mapping[str, Any]) -> Any:
 
 
 @cache
+def _inner_parts(cls: Any) -> dict[str, tuple[Any, frozenset[str]]]:
+    """The fields that have fields of their own: their type, and the settings in it."""
+    inner: dict[str, Any] = {name: hint for name, hint in _parts(cls).items() if is_dataclass(hint)}
+    return {name: (hint, _settings_of(hint)) for name, hint in inner.items()}
+
+
+@cache
 def _settings_of(cls: Any) -> frozenset[str]:
-    parts = _parts(cls)
-    inside = (_settings_of(cast("Any", hint)) for hint in parts.values() if is_dataclass(hint))
-    return frozenset(parts).union(*inside)
+    return frozenset(_parts(cls)).union(*(names for _, names in _inner_parts(cls).values()))

@@ -65,6 +65,8 @@ _TASK = re.compile(
 
 
 def _this_task() -> TaskRun | None:
+    if "AIRFLOW_CTX_DAG_ID" not in os.environ:  # most often, and each commit asks several times
+        return None
     said = {name: os.environ.get(f"AIRFLOW_CTX_{name}", "") for name in _SAID}
     dag, task, run, mapped, tried = said.values()
     if not (dag and task and run):
