@@ -116,21 +116,46 @@ def located(
     :return: None where the record index cannot be used.
     :raises InvalidRecordKeyError: when a key lives in another partition, or comes for two.
     """
-    known = indexes.locations(set(keys.to_pylist()))
+    known = indexes.locate(keys)
     if known is None:
         return None
-    positions: dict[FileGroupId, list[int]] = {}
-    seen: dict[str, str] = {}
-    for position, (key, path) in enumerate(zip(keys.to_pylist(), paths.to_pylist(), strict=True)):
-        location = known.get(key)
-        if seen.setdefault(key, path) != path:
-            raise comes_twice(key)
-        if location is None:
-            continue
-        if location.partition_path != path:
-            raise lives_elsewhere(key, location, path)
-        positions.setdefault(FileGroupId(path, location.file_id), []).append(position)
-    return [(group, np.array(positions[group])) for group in sorted(positions)]
+    which, locations = known
+    of_path = paths.dictionary_encode()
+    path_codes = of_path.indices.to_numpy()
+    check_one_path(keys, path_codes)
+    positions = np.flatnonzero(which >= 0)
+    which = which[positions]
+    codes = {path: code for code, path in enumerate(of_path.dictionary.to_pylist())}
+    path_codes_of_locations = np.array([codes.get(each.partition_path, -1) for each in locations], np.int64)
+    elsewhere = np.flatnonzero(path_codes_of_locations[which] != path_codes[positions])
+    if len(elsewhere):
+        at = int(positions[elsewhere[0]])
+        raise lives_elsewhere(keys[at].as_py(), locations[which[elsewhere[0]]], paths[at].as_py())
+    groups = [FileGroupId(each.partition_path, each.file_id) for each in locations]
+    ordered = sorted(set(groups))
+    numbers = np.array([ordered.index(group) for group in groups], np.int64)[which]
+    sort = np.argsort(numbers, kind="stable")
+    begins = np.searchsorted(numbers[sort], np.arange(1, len(ordered)))
+    parts = np.split(positions[sort], begins)
+    return [(group, part) for group, part in zip(ordered, parts, strict=False) if len(part)]
+
+
+def check_one_path(keys: pa.Array, path_codes: npt.NDArray[np.int64]) -> None:
+    """Make sure that no key comes for two partitions.
+
+    :param keys: record keys, without nulls.
+    :param path_codes: the number of each row's partition.
+    :raises InvalidRecordKeyError: when a key does.
+    """
+    of_key = keys.dictionary_encode()
+    if len(of_key.dictionary) == len(keys):
+        return
+    codes = of_key.indices.to_numpy()
+    first = np.empty(len(of_key.dictionary), np.int64)
+    first[codes[::-1]] = path_codes[::-1]
+    others = np.flatnonzero(first[codes] != path_codes)
+    if len(others):
+        raise comes_twice(keys[int(others[0])].as_py())
 
 
 def lives_elsewhere(key: str, location: RecordLocation, path: str) -> InvalidRecordKeyError:

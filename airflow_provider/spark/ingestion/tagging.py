@@ -162,26 +162,27 @@ def locate_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Itera
         numbers = {base_file.file_group: number for number, base_file in enumerate(plan.files)}
         seen: dict[str, str] = {}  # all rows of a key are here
         for rows in _portions(batches):
-            keys = record_keys(rows, plan.config).to_pylist()
-            known = plan.indexes.locations(set(keys))
+            keys = record_keys(rows, plan.config)
+            known = plan.indexes.locate(keys)
             if known is None:
                 raise SnapshotUnavailableError(
                     f"table {plan.storage.root}: the record index was compacted, or dropped, while keys were "
                     "looked up in it; run the write again"
                 )
+            which, locations = known
+            groups = [FileGroupId(each.partition_path, each.file_id) for each in locations]
+            files = [numbers.get(group, ELSEWHERE) for group in groups]
             paths = partition_paths(rows, plan.config).to_pylist()
             found: list[int | None] = []
-            for key, path in zip(keys, paths, strict=True):
-                place = known.get(key)
+            for key, path, at in zip(keys.to_pylist(), paths, which.tolist(), strict=True):
                 if seen.setdefault(key, path) != path:
                     found.append(TWICE)
-                elif place is None:
+                elif at < 0:
                     found.append(None)
-                elif place.partition_path != path and not plan.moves:
+                elif groups[at].partition_path != path and not plan.moves:
                     found.append(ELSEWHERE)
                 else:
-                    group = FileGroupId(place.partition_path, place.file_id)
-                    found.append(numbers.get(group, ELSEWHERE))
+                    found.append(files[at])
             hits = rows.append_column(FILE, pa.array(found, pa.int32()))
             yield from hits.filter(pc.is_valid(hits[FILE])).to_batches()
 

@@ -51,7 +51,7 @@ _BYTES_PER_CHECKSUM = 16_384
 _NO_PREVIOUS = -1
 
 _LENGTHS = struct.Struct(">iiH")  # of the whole key, of the value, of the key's own bytes
-_LENGTHS_OF_MANY = np.dtype([("whole", ">i4"), ("value", ">i4"), ("key", ">u2")])
+PAIR_LENGTHS = np.dtype([("whole", ">i4"), ("value", ">i4"), ("key", ">u2")])
 _KEY_LENGTH = struct.Struct(">H")
 # HBase's key goes on with the column family (none), the timestamp (the newest) and the type (Put).
 _KEY_REST = struct.pack(">BqB", 0, 2**63 - 1, 4)
@@ -60,6 +60,7 @@ PAIR_OVERHEAD = _LENGTHS.size + len(_KEY_REST) + len(_MVCC)
 
 _POINTER = struct.Struct(">qi")
 
+KEY_LENGTH_SIZE, MVCC_SIZE = _KEY_LENGTH.size, len(_MVCC)
 MAX_KEY_LENGTH = 0x7FFF  # Java reads it as a signed number
 
 
@@ -285,7 +286,7 @@ def encode_pairs(
     :return: the bytes, and where each pair begins in them, with the end of the last one.
     """
     lengths = pc.binary_length(keys).to_numpy()
-    heads = np.empty(len(keys), _LENGTHS_OF_MANY)
+    heads = np.empty(len(keys), PAIR_LENGTHS)
     heads["whole"] = _KEY_LENGTH.size + lengths + len(_KEY_REST)
     heads["value"] = pc.binary_length(values).to_numpy()
     heads["key"] = lengths

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from types import TracebackType
+
+import pyarrow as pa
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.hfile import format as hfile
 from airflow_provider.table.hfile.format import BlockIndex, IndexEntry, Trailer
+from airflow_provider.table.hfile.pair_arrays import pairs_in_blocks
 from airflow_provider.table.storage import ByteRange, Storage
 
 _TAIL = 32 * 1024  # enough for the trailer and most files' indexes: one request
 _FEW = 16  # up to so many keys of one block a search is faster than decoding
+# From so many keys on, in so many blocks, arrays of all pairs are faster than one key after the other.
+_MANY = 256
+_MANY_BLOCKS = 64
+_MANY_OF_A_BLOCK = 3
+_DECODED = 16 * 1024 * 1024  # bytes of blocks that are decoded together
 _READ_AHEAD = 8 * 1024 * 1024  # bytes of a request for consecutive blocks
 
 
@@ -80,14 +88,31 @@ class HFileReader:
         :param search: whether to search a block for the bytes of a few keys, which is faster than to decode
             all its pairs. The result is wrong if a value can hold bytes that look like a pair.
         """
-        wanted: dict[IndexEntry, set[bytes]] = {}
-        for key in sorted(set(keys)):
-            entry = self._block_of(key)
-            if entry is not None:
-                wanted.setdefault(entry, set()).add(key)
+        ordered = sorted(set(keys))
+        wanted = self._blocks_of(ordered)
+        if _are_many(ordered, wanted):
+            for found, values in self._pairs_of_many(wanted):
+                yield from zip(found.to_pylist(), values.to_pylist(), strict=True)
+            return
         for entry, block in self._data_blocks(wanted):
             few = search and len(wanted[entry]) <= _FEW
-            yield from self._found(block, wanted[entry]) if few else self._pairs(block, wanted[entry])
+            find = self._found if few else self._pairs
+            yield from find(block, wanted[entry])
+
+    def get_arrays(self, keys: Iterable[bytes], *, search: bool = False) -> tuple[pa.Array, pa.Array]:
+        """The pairs of keys that the file has, as two arrays of large binaries: keys and values.
+
+        :param keys: the keys, in any order.
+        :param search: see :meth:`get_all`.
+        """
+        ordered = sorted(set(keys))
+        wanted = self._blocks_of(ordered)
+        if _are_many(ordered, wanted):
+            parts = list(self._pairs_of_many(wanted))
+            found, values = ([each[part] for each in parts] for part in (0, 1))
+            return pa.concat_arrays(found), pa.concat_arrays(values)
+        pairs = dict(self.get_all(ordered, search=search))
+        return pa.array(pairs, pa.large_binary()), pa.array(pairs.values(), pa.large_binary())
 
     def with_prefix(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The pairs whose keys begin with a prefix, in the order of the keys."""
@@ -141,6 +166,33 @@ class HFileReader:
         with self._naming_the_file:
             return hfile.decode_block(block, magic, self._trailer.compression)
 
+    def _blocks_of(self, ordered: Sequence[bytes]) -> dict[IndexEntry, Sequence[bytes]]:
+        """The data blocks that can hold some keys, each with the keys that it can hold.
+
+        :param ordered: the keys, in their order.
+        """
+        wanted: dict[IndexEntry, Sequence[bytes]] = {}
+        if len(ordered) * _MANY_BLOCKS < max(len(self), _MANY * _MANY_BLOCKS):
+            of_entry: dict[IndexEntry, list[bytes]] = {}
+            for key in ordered:
+                if (entry := self._block_of(key)) is not None:
+                    of_entry.setdefault(entry, []).append(key)
+            wanted.update(of_entry)
+            return wanted
+        # So many keys are in most blocks: the reader looks up the first key of each block among them.
+        last, begin = None, 0
+        for entry in self._blocks_from(ordered[0]):
+            end = bisect_left(ordered, entry.key, begin)
+            if last is not None and end > begin:
+                wanted[last] = ordered[begin:end]
+            last, begin = entry, end
+            if begin == len(ordered):
+                break
+        else:
+            if last is not None:
+                wanted[last] = ordered[begin:]
+        return wanted
+
     def _block_of(self, key: bytes) -> IndexEntry | None:
         """The only data block that can hold a key."""
         index = self._root
@@ -179,13 +231,35 @@ class HFileReader:
                 begin = entry.offset - start
                 yield entry, self._decoded(blocks[begin : begin + entry.size], (hfile.DATA,))
 
-    def _pairs(self, block: bytes, wanted: set[bytes] | None = None) -> list[tuple[bytes, bytes]]:
+    def _pairs(self, block: bytes, wanted: Sequence[bytes] | None = None) -> list[tuple[bytes, bytes]]:
         with self._naming_the_file:
-            return list(hfile.decode_pairs(block, wanted))
+            return list(hfile.decode_pairs(block, None if wanted is None else set(wanted)))
 
-    def _found(self, block: bytes, wanted: set[bytes]) -> list[tuple[bytes, bytes]]:
+    def _found(self, block: bytes, wanted: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
         with self._naming_the_file:
             return list(hfile.find_pairs(block, wanted))
+
+    def _pairs_of_many(
+        self, wanted: Mapping[IndexEntry, Sequence[bytes]]
+    ) -> Iterator[tuple[pa.Array, pa.Array]]:
+        together: list[bytes] = []
+        keys: list[bytes] = []
+        size = 0
+        for entry, block in self._data_blocks(wanted):
+            together.append(block)
+            keys.extend(wanted[entry])
+            size += len(block)
+            if size >= _DECODED:
+                with self._naming_the_file:
+                    yield pairs_in_blocks(together, keys)
+                together, keys, size = [], [], 0
+        if together:
+            with self._naming_the_file:
+                yield pairs_in_blocks(together, keys)
+
+
+def _are_many(keys: Sequence[bytes], blocks: Mapping[IndexEntry, Sequence[bytes]]) -> bool:
+    return len(keys) >= _MANY and _MANY_BLOCKS <= len(blocks) <= len(keys) // _MANY_OF_A_BLOCK
 
 
 class _NamingTheFile:

@@ -11,6 +11,11 @@ from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from airflow_provider.exceptions import CorruptTableError, SnapshotUnavailableError
 from airflow_provider.table.files import (
     BlockType,
@@ -32,9 +37,15 @@ from airflow_provider.table.metadata_table.file_groups import (
     log_order,
 )
 from airflow_provider.table.metadata_table.initial_instants import is_initial
-from airflow_provider.table.metadata_table.keys import by_file_group
+from airflow_provider.table.metadata_table.keys import by_file_group, file_group_indexes
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
-from airflow_provider.table.metadata_table.records import Payload, RecordDecoder, is_tombstone, merge
+from airflow_provider.table.metadata_table.records import (
+    Payload,
+    RecordDecoder,
+    RecordLocation,
+    is_tombstone,
+    merge,
+)
 from airflow_provider.table.storage import ByteRange, FileStatus, Storage
 from airflow_provider.table.timeline import Action, State, Timeline, archived_commits
 
@@ -188,6 +199,55 @@ class MetadataTable:
                 found.setdefault(key.decode(), []).extend(said)
         return found
 
+    def locate(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], list[RecordLocation]]:
+        """The locations of many record keys, by ``record_index``.
+
+        It reads only the blocks that can have the keys.
+
+        :param keys: strings without nulls.
+        :return: for each key the number of its location, or -1 where it has none; and the locations.
+        """
+        which = np.full(len(keys), -1, np.int64)
+        numbers: dict[RecordLocation, int] = {}
+        file_slices = self.file_slices(MetadataPartition.RECORD_INDEX)
+        if not file_slices or not len(keys):
+            return which, []
+        groups = file_group_indexes(keys, len(file_slices))
+        order = np.argsort(groups, kind="stable")
+        for positions in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+            file_slice = file_slices[int(groups[positions[0]])]
+            of_group = keys.take(pa.array(positions)).cast(pa.large_string()).cast(pa.large_binary())
+            wanted = set(of_group.to_pylist())
+            for those, theirs in (
+                self._base_locations(file_slice, wanted, numbers),
+                self._changed_locations(file_slice, wanted, numbers),  # come later, and win
+            ):
+                at = pc.index_in(of_group, value_set=those)
+                which[positions[np.array(at.is_valid())]] = theirs[at.drop_null().to_numpy()]
+        return which, list(numbers)
+
+    def _base_locations(
+        self, file_slice: MetadataFileSlice, wanted: Collection[bytes], numbers: dict[RecordLocation, int]
+    ) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        """The keys that a base file has, and the numbers of their locations, of which it may add some."""
+        reader = self._base_reader(file_slice)
+        if reader is None:
+            return pa.array([], pa.large_binary()), np.zeros(0, np.int64)
+        found, values = reader.get_arrays(wanted, search=True)
+        decode = _decoder(reader)
+        of_value = values.dictionary_encode()  # all keys of a data file have the same location
+        known = [_numbered(decode(value), numbers) for value in of_value.dictionary.to_pylist()]
+        return found, np.array(known, np.int64)[of_value.indices.to_numpy()]
+
+    def _changed_locations(
+        self, file_slice: MetadataFileSlice, wanted: Collection[bytes], numbers: dict[RecordLocation, int]
+    ) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        """The same of the log files; -1 for a key that they delete."""
+        find = partial(HFileReader.get_all, keys=wanted, search=True)
+        changes = self._changes(file_slice, find, wanted)
+        known = [_numbered(said[-1], numbers) for said in changes.values()]
+        return pa.array(list(changes), pa.large_binary()), np.array(known, np.int64)
+
     def _versions(
         self, partition: str, keys: Iterable[str]
     ) -> Iterator[tuple[Iterator[tuple[bytes, Payload]], dict[bytes, Changes]]]:
@@ -326,15 +386,21 @@ class MetadataTable:
         return next(between, None) is None
 
     def _base_records(self, file_slice: MetadataFileSlice, find: Find) -> Iterator[tuple[bytes, Payload]]:
+        reader = self._base_reader(file_slice)
+        if reader is None:
+            return
+        decode = _decoder(reader)
+        for key, value in find(reader):
+            yield key, decode(value)
+
+    def _base_reader(self, file_slice: MetadataFileSlice) -> HFileReader | None:
         base_file = file_slice.base_file
         if base_file is None:
-            return
+            return None
         path, size = base_file.path, base_file.size
         if path not in self._readers:
             self._readers[path] = HFileReader.open(self._storage, path, size=size)
-        decode = _decoder(self._readers[path])
-        for key, value in find(self._readers[path]):
-            yield key, decode(value)
+        return self._readers[path]
 
     def _changes(
         self, file_slice: MetadataFileSlice, find: Find, wanted: Collection[bytes] | None = None
@@ -370,6 +436,16 @@ class MetadataTable:
             content = ByteRange.of_file(self._storage, log_file.path, size=log_file.size)
             self._blocks[log_file.path] = list(read_log_blocks(content))
         return self._blocks[log_file.path]
+
+
+def _numbered(location: Payload | None, numbers: dict[RecordLocation, int]) -> int:
+    if location is _DELETED:
+        return -1
+    if not isinstance(location, RecordLocation):
+        raise CorruptTableError(
+            f"the record index has a {type(location).__name__}: drop the index and build it again"
+        )
+    return numbers.setdefault(location, len(numbers))
 
 
 def _decoder(reader: HFileReader) -> RecordDecoder:

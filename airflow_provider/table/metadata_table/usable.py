@@ -9,8 +9,12 @@ is missing. A reader does without an index that cannot answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from airflow_provider.exceptions import SnapshotUnavailableError
@@ -38,6 +42,8 @@ from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, pars
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import State, Timeline
+
+_Found = TypeVar("_Found")
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +97,7 @@ class UsableIndexes:
         :param partition: its metadata partition.
         """
         if partition not in self._usable:
-            self._usable[partition] = self._look(partition)
+            self._usable[partition] = self._is_usable(partition)
         return self._usable[partition]
 
     def file_groups(self, partition: str) -> int:
@@ -196,7 +202,20 @@ class UsableIndexes:
             return None
         return {key: payload for key, payload in found.items() if isinstance(payload, RecordLocation)}
 
+    def locate(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], list[RecordLocation]] | None:
+        """The locations of many record keys, by ``record_index``; a key without one is not in the table.
+
+        :param keys: strings without nulls.
+        :return: for each key the number of its location, or -1 where it has none; and the locations. None
+            where the index cannot be used.
+        """
+        return self._look(MetadataPartition.RECORD_INDEX, lambda table: table.locate(keys))
+
     def _look_up(self, partition: str, keys: Iterable[str]) -> dict[str, Payload] | None:
+        wanted = list(keys)
+        return self._look(partition, lambda table: table.look_up(partition, wanted))
+
+    def _look(self, partition: str, look: Callable[[MetadataTable], _Found]) -> _Found | None:
         # A listed file may disappear: a write has staged it again, or a clean deleted it after compactions.
         looks = Retrying(
             retry=retry_if_exception_type(FileNotFoundError),
@@ -205,19 +224,16 @@ class UsableIndexes:
             reraise=True,
         )
         try:
-            return looks(self._look_once, partition, list(keys))
+            return looks(lambda: look(self._table(partition)) if self.has(partition) else None)
         except FileNotFoundError as error:
             log.info("table %s: index %s went away: %s", self._storage.root, partition, error)
             self._usable[partition] = False
             return None
 
-    def _look_once(self, partition: str, keys: Iterable[str]) -> dict[str, Payload] | None:
-        return self._table(partition).look_up(partition, keys) if self.has(partition) else None
-
     def _table(self, partition: str) -> MetadataTable:
         return self._at_moment if partition in _OF_THE_MOMENT else self._newest
 
-    def _look(self, partition: str) -> bool:
+    def _is_usable(self, partition: str) -> bool:
         if partition in _OF_THE_MOMENT and not self._is_moment:
             return False
         if self._known is not None and partition not in self._known:

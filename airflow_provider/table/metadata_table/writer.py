@@ -74,7 +74,7 @@ _BLOOM_MAX_ENTRIES = 100_000
 _RECORDS_A_BATCH = 20_000
 
 # A look-up in the record index reads a few keys from many blocks; small blocks keep what it unpacks small.
-_BLOCK_SIZES: Mapping[str, int] = {MetadataPartition.RECORD_INDEX: 4 * 1024}
+_BLOCK_SIZES: Mapping[str, int] = {MetadataPartition.RECORD_INDEX: 8 * 1024}
 
 
 def metadata_table_properties(config: TableConfig) -> dict[str, str]:

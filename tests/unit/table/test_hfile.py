@@ -7,15 +7,17 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.hfile import Compression, HFileReader, HFileWriter
 from airflow_provider.table.hfile import format as hfile
+from airflow_provider.table.hfile.pair_arrays import pairs_in_blocks
 from airflow_provider.table.storage.byte_range import ByteRange
 from airflow_provider.table.storage.storage import Storage
 from tests.unit.table.conftest import JvmTables
@@ -307,6 +309,39 @@ def test_keys_out_of_order_are_refused() -> None:
         writer.append(b"a", b"")
     with pytest.raises(ValueError, match="at most 32767"):
         writer.append(b"c" * 40_000, b"")
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32), _COMPRESSION, st.sampled_from([100, 700]), st.integers(300, 1500))
+def test_many_keys_are_found_in_arrays_as_one_after_the_other(
+    seed: int, compression: Compression, block_size: int, count: int
+) -> None:
+    random = Random(seed)
+    pairs = {b"%d" % n: random.randbytes(random.choice([0, 3, 60])) for n in random.sample(range(4000), 2500)}
+    reader = _open(_write(pairs, compression, block_size, 1000))
+    # Some are not there, of which some come before the first pair, and after the last one.
+    wanted = {b"", b"%", b"~", *(b"%d" % number for number in random.sample(range(4000), count))}
+    expected = {key: pairs[key] for key in wanted & pairs.keys()}
+    assert dict(reader.get_all(wanted)) == expected
+    keys, values = reader.get_arrays(wanted)
+    assert dict(zip(keys.to_pylist(), values.to_pylist(), strict=True)) == expected
+
+
+_TAILS = [
+    b"too few",
+    struct.pack(">iiH", 30, -1, 2) + bytes(40),
+    struct.pack(">iiH", 9, 1, 8) + bytes(40),
+    struct.pack(">iiH", 60, 0, 2) + bytes(8),
+]
+
+
+@pytest.mark.parametrize("tail", _TAILS)
+def test_pairs_in_arrays_do_not_leave_their_block(tail: bytes) -> None:
+    block = hfile.encode_pair(b"a", b"1")
+    keys, values = pairs_in_blocks([block] * 3, [b"a"])
+    assert (keys.to_pylist(), values.to_pylist()) == ([b"a"] * 3, [b"1"] * 3)
+    with pytest.raises(ValueError, match="of a data block"):
+        pairs_in_blocks([block, block + tail, block], [b"a"])
 
 
 @given(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -140,6 +141,10 @@ class Histories(RuleBasedStateMachine):
             if found is not None:
                 places = {key: (each.partition_path, each.file_id) for key, each in found.items()}
                 assert places == {str(key[1]): tuple(group) for key, group in expected.items()}
+                keys = [*every, *every]
+                which, locations = indexes.locate(pa.array(keys)) or ([], [])
+                places = {key: locations[at] for key, at in zip(keys, which, strict=True) if at >= 0}
+                assert places == found
 
     @invariant()
     def statistics_are_known_of_every_file(self) -> None:
