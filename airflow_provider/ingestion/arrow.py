@@ -155,7 +155,7 @@ class ArrowRows(IncomingRows):
 
     :param columns: what their columns mean to the table.
     :param rows: the rows, with the table's types.
-    :param keys: their record keys.
+    :param keys: their record keys; their numbers, where they get keys when they are written.
     :param paths: partition paths.
     :param partitions: position in ``paths`` of every row.
     :param storage: the table's storage.
@@ -191,10 +191,11 @@ class ArrowRows(IncomingRows):
         if not data.num_rows:
             raise EmptySourceError(f"the data for table {table.location} holds no row; nothing was written")
         rows = conform(data, columns.rows).combine_chunks()
-        keys = record_keys(rows, table.config)
+        numbers = pa.array(np.arange(rows.num_rows))
+        keys = numbers if table.config.generates_keys else record_keys(rows, table.config)
         paths = partition_paths(rows, table.config).dictionary_encode()
         if job.kind.looks_up_keys:
-            rows = rows.append_column(ARRIVAL, pa.array(np.arange(rows.num_rows)))
+            rows = rows.append_column(ARRIVAL, numbers)
         partitions = paths.indices.to_numpy().astype(np.int64)
         return cls(columns, rows, keys, paths.dictionary.to_pylist(), partitions, table.storage)
 

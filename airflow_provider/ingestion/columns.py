@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_provider.exceptions import MissingColumnError
+from airflow_provider.exceptions import MissingColumnError, UnsupportedTableError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
@@ -45,7 +45,7 @@ def check_columns(
     :param columns: the table's columns as they are.
     :param fills: whether columns that the rows lack are null; as the job and the table say when None.
     :raises UnsupportedTableError: when no rows can be written into such a table, see
-        :func:`~airflow_provider.table.writable.check_takes_rows`.
+        :func:`~airflow_provider.table.writable.check_takes_rows`, or not by this operation.
     :raises MissingColumnError: when a column is missing that the operation needs, or that the table has, and
         the job does not say that it is null then.
     :raises IncompatibleSchemaError: when a column does not fit, or would change what keys, partitions or the
@@ -53,6 +53,7 @@ def check_columns(
     """
     config = table.config
     check_takes_rows(config, table.merge_semantics, columns)
+    check_operation(job, table)
     deletes = job.operation == "delete"
     wanted = {"record key": config.record_key_fields, "partition": config.partition_fields}
     if not deletes:
@@ -79,6 +80,27 @@ def check_columns(
     after, changes = evolved(columns, came, fills_missing=fills)
     check_roles(config, changes)
     return BatchColumns(came, pa.schema([f for f in after if f.name in came.names]), after, changes)
+
+
+def check_operation(job: IngestJob, table: HudiTable) -> None:
+    """Make sure that the table's rows can be told apart by the operation.
+
+    :param job: the ingestion.
+    :param table: the table.
+    :raises UnsupportedTableError: when it looks up keys, and the table's rows have none but those that they
+        get when they are written.
+    """
+    if job.kind.looks_up_keys and table.config.generates_keys:
+        raise UnsupportedTableError(
+            f"{job.operation} of table {table.location}: the table has no record key "
+            "(hoodie.table.recordkey.fields), so an incoming row is never one that is there; use the "
+            "operation insert, bulk_insert, insert_overwrite or insert_overwrite_table, or a table with a "
+            "record key",
+            location=table.location,
+            operation=job.operation,
+            property="hoodie.table.recordkey.fields",
+            value="",
+        )
 
 
 def as_coarse_as(data: pa.Schema, table: pa.Schema) -> pa.Schema:
@@ -120,7 +142,8 @@ def check_locations(columns: pa.Schema, config: TableConfig) -> None:
     :raises InvalidRecordKeyError: when a key column's type cannot be a key.
     :raises InvalidPartitionValueError: when a partition column's type cannot be a folder.
     """
-    record_keys(columns.empty_table(), config)
+    if not config.generates_keys:
+        record_keys(columns.empty_table(), config)
     partition_paths(columns.empty_table(), config)
 
 

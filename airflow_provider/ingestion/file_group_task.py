@@ -267,7 +267,8 @@ class FileGroupTask:
         self._rows_in += rows.num_rows
         if (deletes := self._semantics.deletions(rows)) is not None and deletes.any():
             rows = rows.filter(pa.array(~deletes))  # there is nothing that they could take out
-        writer.write(rows, record_keys(rows.combine_chunks(), self._plan.config))
+        config = self._plan.config
+        writer.write(rows, None if config.generates_keys else record_keys(rows.combine_chunks(), config))
 
     # --- files --------------------------------------------------------------------------
 

@@ -262,7 +262,8 @@ class Ingestion:
         first = len(self._targets)
         indexes = view.indexes
         unique = indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX)
-        if indexes is not None and unique and not job.kind.looks_up_keys:
+        brings_keys = not (job.kind.looks_up_keys or self._table.config.generates_keys)
+        if indexes is not None and unique and brings_keys:
             rows.check_new(indexes, self._replaced(view))
         closed = self.writer.closed if job.kind.fills_small_files else frozenset()
         logs = self._table.is_merge_on_read

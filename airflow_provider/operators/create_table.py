@@ -51,7 +51,8 @@ class CreateTableOperator(BaseOperator):
     :param table: ``database.table``; or the table's path or URL, and then it is not registered.
         A database that does not exist is created (templated).
     :param schema: see :func:`airflow_provider.table.schema.to_schema` (templated).
-    :param record_key: columns that identify a record (templated).
+    :param record_key: columns that identify a record; None for a table without a record key, whose rows get
+        keys when they are written (templated).
     :param partition_by: columns whose values make the partition path (templated).
     :param ordering_field: of two versions of a record the one with the larger value here wins;
         the later write when None (templated).
@@ -91,7 +92,7 @@ class CreateTableOperator(BaseOperator):
         *,
         table: str,
         schema: Mapping[str, str] | str | pa.Schema,
-        record_key: Sequence[str] | str,
+        record_key: Sequence[str] | str | None,
         partition_by: Sequence[str] | str = (),
         ordering_field: str | None = None,
         location: str | None = None,
@@ -128,9 +129,8 @@ class CreateTableOperator(BaseOperator):
         :raises MetastoreUnavailableError: when the metastore cannot be reached.
         """
         check_table_given(self.table)
-        for name in ("schema", "record_key"):
-            if getattr(self, name) is None:
-                raise InvalidInputError(f"{name} of table {self.table} is None; give it")
+        if self.schema is None:
+            raise InvalidInputError(f"schema of table {self.table} is None; give it")
         schema = to_schema(self.schema)
         if is_location(self.table):
             table, created = self._on_storage(
@@ -188,7 +188,7 @@ class CreateTableOperator(BaseOperator):
                 location,
                 name=name,
                 schema=schema,
-                record_key=_listed(self.record_key),
+                record_key=None if self.record_key is None else _listed(self.record_key),
                 partition_by=_listed(self.partition_by),
                 ordering_field=self.ordering_field,
                 database=database,
@@ -214,7 +214,7 @@ class CreateTableOperator(BaseOperator):
         found_options = table.hudi_options.to_properties()
         wanted_and_found = {
             "type": ((table_type_of(self.table_type),), (config.table_type,)),
-            "record key": (_listed(self.record_key), config.record_key_fields),
+            "record key": (_listed(self.record_key or ()), config.record_key_fields),
             "partition columns": (_listed(self.partition_by), config.partition_fields),
             "ordering field": (ordering, config.ordering_fields),
             "columns": _columns_asked_and_found(schema, table),

@@ -128,7 +128,7 @@ class HudiTable:
         *,
         name: str,
         schema: pa.Schema,
-        record_key: Sequence[str],
+        record_key: Sequence[str] | None,
         partition_by: Sequence[str] = (),
         ordering_field: str | None = None,
         database: str = "",
@@ -146,7 +146,9 @@ class HudiTable:
         :param location: absolute path or URL; must not hold a table.
         :param name: table name.
         :param schema: data columns, without Hudi's meta columns.
-        :param record_key: columns whose values identify a record inside its partition.
+        :param record_key: columns whose values identify a record inside its partition; None for a table
+            without a record key, whose rows get keys when they are written. Such a table takes inserts and
+            overwrites, and neither upserts nor deletes.
         :param partition_by: columns whose values make the partition path; none for one folder.
         :param ordering_field: the column that decides between two versions of a record: the
             larger value wins; the later write wins when None.
@@ -159,9 +161,10 @@ class HudiTable:
         :param hudi_options: options for every writer and service of the table, by Hudi's names; see
             :meth:`HudiOptions.parse`. They are stored in its ``hoodie.properties``.
         :raises MissingColumnError: when a named column is not in the schema.
-        :raises InvalidInputError: when the schema or the record key is empty, the type is unknown, a column
-            is named like one of Hudi's meta columns, or an option is unknown, of the wrong type, or
-            contradicts another; or when the location is inside another table's folder, or holds one.
+        :raises InvalidInputError: when the schema or the record key is empty, an ordering field is given
+            without a record key, the type is unknown, a column is named like one of Hudi's meta columns, or
+            an option is unknown, of the wrong type, or contradicts another; or when the location is inside
+            another table's folder, or holds one.
         :raises TableExistsError: when there is a table already.
         """
         _check_columns(schema, record_key, partition_by, ordering_field)
@@ -180,7 +183,7 @@ class HudiTable:
             name=name,
             database=database,
             table_type=kind,
-            record_key_fields=tuple(record_key),
+            record_key_fields=tuple(record_key or ()),
             partition_fields=tuple(partition_by),
             ordering_fields=(ordering_field,) if ordering_field else (),
             hive_style=hive_style,
@@ -458,16 +461,28 @@ def _timeline_zone(storage: Storage, config: TableConfig) -> str:
 
 
 def _check_columns(
-    schema: pa.Schema, record_key: Sequence[str], partition_by: Sequence[str], ordering_field: str | None
+    schema: pa.Schema,
+    record_key: Sequence[str] | None,
+    partition_by: Sequence[str],
+    ordering_field: str | None,
 ) -> None:
     if not len(schema):
         raise InvalidInputError("the table's schema has no column")
-    if not record_key:
-        raise InvalidInputError("record_key names no column; a Hudi table needs at least one")
+    if record_key is not None and not record_key:
+        raise InvalidInputError(
+            "record_key names no column; name at least one, or give None for a table whose rows get keys "
+            "when they are written"
+        )
+    if record_key is None and ordering_field:
+        raise InvalidInputError(
+            f"ordering_field {ordering_field!r} decides between versions of a record, and a table without a "
+            "record key has one version of each; leave it out, or give a record_key",
+            column=ordering_field,
+        )
     if reserved := [column for column in schema.names if column in META_COLUMNS]:
         raise InvalidInputError(f"column {reserved[0]!r} has the name of a Hudi meta column; rename it")
     wanted = {
-        "record key": record_key,
+        "record key": record_key or (),
         "partition": partition_by,
         "ordering": (ordering_field,) if ordering_field else (),
     }

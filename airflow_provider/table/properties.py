@@ -106,7 +106,7 @@ class TableConfig:
     :param table_type: ``COPY_ON_WRITE`` or ``MERGE_ON_READ``.
     :param version: table version.
     :param layout: timeline layout version.
-    :param record_key_fields: columns that make up the record key.
+    :param record_key_fields: columns that make up the record key; none where Hudi generates the keys.
     :param partition_fields: columns that make up the partition path, in path order.
     :param ordering_fields: columns that decide which of two rows with one key is newer.
     :param hive_style: whether partition folders are named ``column=value``.
@@ -222,6 +222,14 @@ class TableConfig:
     def has_meta_columns(self) -> bool:
         """Whether Hudi's own columns are filled."""
         return self.raw.get(_META_FIELDS, "true").lower() == "true"
+
+    @property
+    def generates_keys(self) -> bool:
+        """Whether no column is a record key, so that each new row gets a key of its own when it is written.
+
+        Hudi's key generators do that since 0.14 (``AutoRecordGenWrapperKeyGenerator``).
+        """
+        return not self.record_key_fields
 
     @property
     def prefixed_record_key(self) -> bool:

@@ -62,17 +62,9 @@ def check_takes_rows(config: TableConfig, semantics: MergeSemantics, columns: pa
     :param config: the table's configuration.
     :param semantics: how it merges the versions of a record.
     :param columns: the table's columns.
-    :raises UnsupportedTableError: when its records have no key, its changes are captured (CDC), or its
-        versions are merged in a way that is not known here; names the property, its value and the remedy.
+    :raises UnsupportedTableError: when its changes are captured (CDC), or its versions are merged in a way
+        that is not known here; names the property, its value and the remedy.
     """
-    if not config.record_key_fields:
-        raise _refused(
-            config,
-            "hoodie.table.recordkey.fields",
-            "",
-            "it has no record key, and its rows get keys that Hudi generates; write it with the Hudi that "
-            "made it, or load its rows into a table with a record key",
-        )
     if config.raw.get("hoodie.table.cdc.enabled", "false").lower() == "true":
         raise _refused(
             config,

@@ -232,7 +232,6 @@ def commit_times(table: LakeTable) -> list[dict[str, Any]]:
         (f"{PROPERTY}hoodie.payload.delete.field", "op"),
         (f"{PROPERTY}hoodie.payload.delete.marker", "D"),
         ("hoodie.table.cdc.enabled", "true"),
-        ("hoodie.table.recordkey.fields", ""),
         ("hoodie.populate.meta.fields", "false"),
         ("hoodie.table.keygenerator.type", "CUSTOM"),
         ("hoodie.table.keygenerator.type", "TIMESTAMP"),

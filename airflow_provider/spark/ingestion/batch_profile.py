@@ -86,10 +86,11 @@ def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable, columns: Bat
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     counts = [F.count(F.lit(1)).alias(_ROWS)]
-    blank, ambiguous = _key_conditions(frame, table)
-    counts.append(F.count_if(blank).alias(_BLANK))
-    if ambiguous is not None:
-        counts.append(F.count_if(ambiguous).alias(_AMBIGUOUS))
+    if not table.config.generates_keys:
+        blank, ambiguous = _key_conditions(frame, table)
+        counts.append(F.count_if(blank).alias(_BLANK))
+        if ambiguous is not None:
+            counts.append(F.count_if(ambiguous).alias(_AMBIGUOUS))
     for field in frame.schema:
         if field.nullable and not columns.rows.field(field.name).nullable:
             counts.append(F.count_if(F.col(field.name).isNull()).alias(f"{_NULLS}{field.name}"))
@@ -134,6 +135,8 @@ def _key_conditions(frame: DataFrame, table: HudiTable) -> tuple[Column, Column 
 
 def _refuse_keys(frame: DataFrame, table: HudiTable, found: pa.Table) -> None:
     names = table.config.record_key_fields
+    if not names:
+        return
     if count := pc.sum(found[_BLANK]).as_py():
         raise InvalidRecordKeyError(
             f"record key {', '.join(names)} of table {table.location} is null or empty in {count} rows "

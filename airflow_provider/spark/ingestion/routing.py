@@ -75,7 +75,7 @@ def target_of_new_rows(
     :param frame: the rows.
     :param profile: their partitions.
     :param shares: see :class:`~airflow_provider.ingestion.file_group_plan.FileGroupPlan`.
-    :param key_columns: the record key's columns.
+    :param key_columns: the record key's columns; where there are none, all columns decide.
     :return: the rows, perhaps with further columns, and the number's expression; null for rows
         of partitions that have no share.
     """
@@ -92,9 +92,20 @@ def target_of_new_rows(
         bounds = list(accumulate(weight for _, weight in share))
         entries[path] = {"numbers": [n for n, _ in share], "bounds": bounds[:-1], "total": bounds[-1]}
     frame, entry = with_partition_entry(frame, profile, entries, kind)
-    hashed = F.pmod(F.xxhash64(*key_columns), entry["total"])
+    hashed = F.pmod(F.xxhash64(*(key_columns or _hashable(frame))), entry["total"])
     passed = F.size(F.filter(entry["bounds"], lambda bound: bound <= hashed))
     return frame, F.when(entry.isNotNull(), F.element_at(entry["numbers"], passed + 1))
+
+
+def _hashable(frame: DataFrame) -> list[Column]:
+    """All columns: a row has the same hash whenever Spark evaluates it. Spark hashes no map, but its text."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    found = []
+    for field in frame.schema:
+        column = F.col(f"`{field.name}`")
+        found.append(F.to_json(F.struct(column)) if "map<" in field.dataType.simpleString() else column)
+    return found
 
 
 def numbered(frame: DataFrame, target: Column, columns: Sequence[str]) -> DataFrame:

@@ -144,17 +144,19 @@ class BaseFileWriter:
     def write(
         self,
         data: pa.Table,
-        record_keys: pa.Array | pa.ChunkedArray,
+        record_keys: pa.Array | pa.ChunkedArray | None,
         in_preserved_bloom: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """Add the rows of this commit: new ones, or new versions.
 
         :param data: the rows; columns as :func:`~airflow_provider.table.schema.conform` takes them.
-        :param record_keys: their keys, in the same order.
+        :param record_keys: their keys, in the same order. None where each row gets a new key: its sequence
+            number, which no other row of the table has. The JVM's Hudi counts keys and sequence numbers in
+            the same way, each on its own (``HoodieRecord.generateSequenceId``).
         :param in_preserved_bloom: the keys that the filter of the preserved rows has already; none when None.
         :raises IncompatibleSchemaError: when a value does not fit into its column.
         """
-        if len(record_keys) != data.num_rows:
+        if record_keys is not None and len(record_keys) != data.num_rows:
             raise ValueError(f"{data.num_rows} rows, but {len(record_keys)} record keys")
         rows, size = conform(data, self._schema), self._row_group_rows
         for begin in range(0, rows.num_rows, size):
@@ -162,7 +164,7 @@ class BaseFileWriter:
             sequence = sequence_numbers(self._sequence_prefix, self.next_row, part.num_rows)
             self.next_row += part.num_rows
             meta = self._meta_columns(part.num_rows)
-            keys = record_keys.slice(begin, size).cast(pa.string())
+            keys = sequence if record_keys is None else record_keys.slice(begin, size).cast(pa.string())
             self._append(meta | {_SEQUENCE: sequence, _RECORD_KEY: keys}, part)
             self._new_keys.extend(_chunks(keys))
             if in_preserved_bloom is not None:
