@@ -165,6 +165,10 @@ class NoSuchInstantError(TableError):
     """Raised when an instant named by the caller is not on the timeline."""
 
 
+class NoWriteIdError(TableError):
+    """Raised when the row ids of rows are asked for that were not written in a metastore transaction."""
+
+
 class SnapshotUnavailableError(TableError):
     """Raised when the files no longer, or not yet, tell apart what a snapshot shows and what it does not."""
 

@@ -18,9 +18,11 @@ from airflow_provider.table.files import BaseFileReader, FileColumns
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import (
     COMMIT_TIME,
+    ROW_ID_COLUMNS,
     FileSlice,
     Increment,
     Order,
+    RowIdMaker,
     SliceReader,
     increment,
     select_slices,
@@ -44,6 +46,7 @@ def read_snapshot(
     valid_write_ids: ValidWriteIds | None = None,
     where: Sequence[Filter] | Sequence[Sequence[Filter]] | None = None,
     meta_columns: bool = False,
+    row_ids: bool = False,
 ) -> DataFrame:
     """The rows of a table at one moment.
 
@@ -55,12 +58,21 @@ def read_snapshot(
     :param where: only rows for which these filters are true, see
         :data:`~airflow_provider.table.skipping.Where`; files that cannot hold one are not given to Spark.
     :param meta_columns: whether Hudi's five meta columns come along.
+    :param row_ids: whether the virtual columns ``row_id`` and ``current_write_id`` come along, see
+        :mod:`airflow_provider.table.reading.row_ids`. Spark fails with the text of ``NoWriteIdError`` when a
+        commit that wrote some of the rows has no write id.
     :return: a DataFrame over the base files of that snapshot; it stays what it is while
         writers go on.
-    :raises InvalidInputError: when ``where`` is no filters over the table's columns.
+    :raises InvalidInputError: when ``where`` is no filters over the table's columns, or one of these has the
+        name of a virtual column that is asked for.
     :raises NoSuchInstantError: when nothing had completed as of then.
     :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
     """
+    if row_ids:
+        rows = read_snapshot(
+            spark, table, as_of, valid_write_ids=valid_write_ids, where=where, meta_columns=True
+        )
+        return _with_row_ids(rows, table, meta_columns=meta_columns)
     if table.is_merge_on_read:
         reader, slices = select_slices(table, as_of, valid_write_ids=valid_write_ids, where=where)
         columns = with_meta_columns(reader.schema.columns) if meta_columns else reader.schema.columns
@@ -173,6 +185,23 @@ def _merged(
 
     numbers = spark.range(len(slices), numPartitions=len(slices))
     return numbers.mapInArrow(rows_of, spark_schema(columns))
+
+
+def _with_row_ids(rows: DataFrame, table: HudiTable, *, meta_columns: bool) -> DataFrame:
+    """The rows, which have Hudi's columns, with the virtual columns."""
+    from pyspark.sql.types import StructType
+
+    maker = RowIdMaker.of(table, rows.columns)
+
+    def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = [maker.column(name, batch) for name in ROW_ID_COLUMNS.names]
+            fields = [*batch.schema, *ROW_ID_COLUMNS]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=pa.schema(fields))
+
+    schema = StructType([*rows.schema, *spark_schema(ROW_ID_COLUMNS)])
+    extended = rows.mapInArrow(made, schema)
+    return extended if meta_columns else extended.drop(*META_COLUMNS)
 
 
 def _parquet(spark: SparkSession, table: HudiTable, paths: Iterable[str], columns: pa.Schema) -> DataFrame:

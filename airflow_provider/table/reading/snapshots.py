@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from airflow_provider.table.file_groups import ValidWriteIds
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.log_merge import SliceReader
+from airflow_provider.table.reading.row_ids import RowIdMaker
 from airflow_provider.table.reading.slices import FileSlice, slices_of
-from airflow_provider.table.schema import TableSchema, with_meta_columns
+from airflow_provider.table.schema import TableSchema, with_meta_columns, without_meta_columns
 from airflow_provider.table.skipping import (
     Selection,
     Where,
@@ -30,6 +31,7 @@ def snapshot(
     valid_write_ids: ValidWriteIds | None = None,
     where: Where | None = None,
     meta_columns: bool = False,
+    row_ids: bool = False,
 ) -> ds.Dataset:
     """The rows of a table at one moment.
 
@@ -49,13 +51,25 @@ def snapshot(
     :param valid_write_ids: see :meth:`HudiTable.select_files`.
     :param where: keeps the rows for which it is true, see :data:`~airflow_provider.table.skipping.Where`.
     :param meta_columns: whether Hudi's five meta columns are part of the schema.
+    :param row_ids: whether the virtual columns ``row_id`` and ``current_write_id`` are part of the schema,
+        see :mod:`airflow_provider.table.reading.row_ids`. A scan makes those that it is asked for.
     :return: a dataset over the snapshot's files. Writers that go on do not change it. A scan of a
         merge-on-read table merges the log files, and holds those of one file slice in memory.
     :raises NoSuchInstantError: when no commit had completed at ``as_of``.
     :raises SnapshotUnavailableError: when the files cannot tell apart the visible and the invisible rows.
-    :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
-    :raises UnsupportedTableError: for a merge-on-read table that merges versions in an unknown way.
+    :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns, or one of these
+        has the name of a virtual column that is asked for.
+    :raises UnsupportedTableError: for a merge-on-read table that merges versions in an unknown way; or when
+        row ids are asked for and the table's rows do not say which commit wrote them.
+    :raises NoWriteIdError: by a scan, when row ids are asked for and a commit that wrote some of the rows has
+        no write id.
     """
+    if row_ids:
+        from airflow_provider.table.reading.rows_with_ids import RowsWithIds
+
+        rows = snapshot(table, as_of, valid_write_ids=valid_write_ids, where=where, meta_columns=True)
+        own = rows.schema.names if meta_columns else without_meta_columns(rows.schema).names
+        return RowsWithIds(rows, RowIdMaker.of(table, rows.schema.names), own)
     if table.is_merge_on_read:
         return _merged(table, as_of, valid_write_ids, where, meta_columns)
     found, schema = table.select_rows(where, as_of, valid_write_ids=valid_write_ids)
