@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_provider.exceptions import MissingColumnError, UnsupportedTableError
+from airflow_provider.exceptions import MissingColumnError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.schema import FILL, ColumnChange, check_roles, evolved
-from airflow_provider.table.writable import check_takes_rows
+from airflow_provider.table.writable import check_takes_operation, check_takes_rows
 
 VALIDATE = "hoodie.avro.schema.validate"
 """Hudi's option by which data that lack a column are refused, also where they would be filled."""
@@ -45,7 +45,8 @@ def check_columns(
     :param columns: the table's columns as they are.
     :param fills: whether columns that the rows lack are null; as the job and the table say when None.
     :raises UnsupportedTableError: when no rows can be written into such a table, see
-        :func:`~airflow_provider.table.writable.check_takes_rows`, or not by this operation.
+        :func:`~airflow_provider.table.writable.check_takes_rows`, or not by this operation, see
+        :func:`~airflow_provider.table.writable.check_takes_operation`.
     :raises MissingColumnError: when a column is missing that the operation needs, or that the table has, and
         the job does not say that it is null then.
     :raises IncompatibleSchemaError: when a column does not fit, or would change what keys, partitions or the
@@ -53,7 +54,7 @@ def check_columns(
     """
     config = table.config
     check_takes_rows(config, table.merge_semantics, columns)
-    check_operation(job, table)
+    check_takes_operation(table.location, config, job.operation, tells_rows_apart=job.kind.looks_up_keys)
     deletes = job.operation == "delete"
     wanted = {"record key": config.record_key_fields, "partition": config.partition_fields}
     if not deletes:
@@ -80,27 +81,6 @@ def check_columns(
     after, changes = evolved(columns, came, fills_missing=fills)
     check_roles(config, changes)
     return BatchColumns(came, pa.schema([f for f in after if f.name in came.names]), after, changes)
-
-
-def check_operation(job: IngestJob, table: HudiTable) -> None:
-    """Make sure that the table's rows can be told apart by the operation.
-
-    :param job: the ingestion.
-    :param table: the table.
-    :raises UnsupportedTableError: when it looks up keys, and the table's rows have none but those that they
-        get when they are written.
-    """
-    if job.kind.looks_up_keys and table.config.generates_keys:
-        raise UnsupportedTableError(
-            f"{job.operation} of table {table.location}: the table has no record key "
-            "(hoodie.table.recordkey.fields), so an incoming row is never one that is there; use the "
-            "operation insert, bulk_insert, insert_overwrite or insert_overwrite_table, or a table with a "
-            "record key",
-            location=table.location,
-            operation=job.operation,
-            property="hoodie.table.recordkey.fields",
-            value="",
-        )
 
 
 def as_coarse_as(data: pa.Schema, table: pa.Schema) -> pa.Schema:

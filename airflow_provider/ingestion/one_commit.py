@@ -14,12 +14,14 @@ from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.managed import (
     ManagedWrite,
     RepeatedOperation,
+    ResolvedTable,
     refuse_living_writer,
     resolve_table,
 )
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.metastore.model import is_location
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.writable import check_takes_operation
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ def commit_once(
     job = replace(job, location=resolved.location, table_name=resolved.given)
     table = HudiTable.open(resolved.location, job.storage_options)
     table.check_writable()
+    check_operation(job, table, resolved)
     operation = RepeatedOperation(job.operation_key, job.operation_since)
     joined_txn = job.transaction.txn_id
     job = replace(
@@ -77,6 +80,23 @@ def commit_once(
         wait_for=refuse_living_writer(table),
     )
     return managed.run(lambda ids: write(job.in_transaction(ids.txn_id, ids.write_id), table))
+
+
+def check_operation(job: IngestJob, table: HudiTable, resolved: ResolvedTable) -> None:
+    """Make sure that a table takes a job's operation, by what it says itself and what the metastore says.
+
+    :param job: the ingestion.
+    :param table: its table.
+    :param resolved: the same as the metastore has it.
+    :raises UnsupportedTableError: see :func:`~airflow_provider.table.writable.check_takes_operation`.
+    """
+    check_takes_operation(
+        resolved.given,
+        table.config,
+        job.operation,
+        tells_rows_apart=job.kind.looks_up_keys,
+        parameters=resolved.parameters,
+    )
 
 
 def earlier_commit(job: IngestJob, table: HudiTable) -> dict[str, Any] | None:

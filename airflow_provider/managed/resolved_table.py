@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.metastore.model import check_table_given, is_location, split_table_name
@@ -17,12 +17,14 @@ class ResolvedTable:
     :param location: absolute path or URL.
     :param database: the metastore's database; None for a table given by its location.
     :param name: the metastore's name; None for a table given by its location.
+    :param parameters: the metastore's parameters of the table; none for a table given by its location.
     """
 
     given: str
     location: str
     database: str | None = None
     name: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def is_registered(self) -> bool:
@@ -42,4 +44,5 @@ def resolve_table(given: str, metastore: Callable[[], AnyMetastore]) -> Resolved
     if is_location(given):
         return ResolvedTable(given, given)
     database, name = split_table_name(given)
-    return ResolvedTable(given, metastore().get_table(database, name).location, database, name)
+    found = metastore().get_table(database, name)
+    return ResolvedTable(given, found.location, database, name, found.parameters)

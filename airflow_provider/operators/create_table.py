@@ -23,8 +23,9 @@ from airflow_provider.metastore.model import HUDI, PROVIDER, check_table_given, 
 from airflow_provider.plugins.links import TableLink
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.properties import table_type_of
+from airflow_provider.table.properties import INSERT_ONLY, table_type_of
 from airflow_provider.table.schema import arrow_to_avro, avro_to_arrow, evolved, to_schema, type_name
+from airflow_provider.table.writable import HIVES_TRANSACTIONAL_PROPERTIES
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -245,6 +246,7 @@ class CreateTableOperator(BaseOperator):
                 ],
                 parameters={
                     PROVIDER: HUDI,
+                    **({HIVES_TRANSACTIONAL_PROPERTIES: INSERT_ONLY} if table.config.is_insert_only else {}),
                     **({"comment": self.comment} if self.comment else {}),
                 },
                 if_not_exists=True,

@@ -21,6 +21,7 @@ from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.ingestion.files import choose_engine_for
 from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.one_commit import check_operation
 from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.jobs import Choice
 from airflow_provider.managed import ManagedWrite, ResolvedTable, TransactionIds
@@ -264,6 +265,7 @@ class IngestOperator(DeferrableWrite):
             operation_since=operation.since,
             **self._spark_settings(),
         )
+        check_operation(job, table, resolved)
         job = self._in_turn(table, operation, job, options)
         self._lineage = {"sources": job.source.paths, "table": self.table, "location": resolved.location}
         result = self._result(self._ingest(self._managed(resolved, table, operation, job), operation, job))

@@ -32,6 +32,10 @@ _TIMEZONE = "hoodie.table.timeline.timezone"
 TIMELINE_ZONE = "hoodie.table.timeline.timezone.name"
 """The option of a table that names the zone of the JVMs that write to it, where its timeline is LOCAL."""
 LOCAL = "LOCAL"
+TRANSACTIONAL_PROPERTIES = "hoodie.table.transactional_properties"
+"""The option of a table that says which operations it takes, in the words of Hive's table parameter."""
+ALL_OPERATIONS, INSERT_ONLY = "default", "insert_only"
+"""What that says: a full table, and one that takes no updates and no deletes."""
 _KEY_GENERATOR_TYPE = "hoodie.table.keygenerator.type"
 _KEY_GENERATOR_CLASS = "hoodie.table.keygenerator.class"
 _DROPS_PARTITION_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
@@ -230,6 +234,11 @@ class TableConfig:
         Hudi's key generators do that since 0.14 (``AutoRecordGenWrapperKeyGenerator``).
         """
         return not self.record_key_fields
+
+    @property
+    def is_insert_only(self) -> bool:
+        """Whether the table takes no updates and no deletes."""
+        return self.raw.get(TRANSACTIONAL_PROPERTIES, "").strip().lower() == INSERT_ONLY
 
     @property
     def prefixed_record_key(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -10,13 +11,20 @@ from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.file_names import is_bucket
 from airflow_provider.table.merge_semantics import MergeSemantics, check_rows_can_be_merged
-from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.properties import (
+    ALL_OPERATIONS,
+    INSERT_ONLY,
+    TRANSACTIONAL_PROPERTIES,
+    TableConfig,
+)
 
 _REMEDY = "write it with the Hudi that made it; it can be read here"
 
 OPERATION_COLUMN = "_hoodie_operation"
 """Hudi's sixth meta column, which says what a change was (``hoodie.allow.operation.metadata.field``)."""
 
+HIVES_TRANSACTIONAL_PROPERTIES = "transactional_properties"
+"""Hive's table parameter that says ``insert_only`` of a table which takes no updates and no deletes."""
 
 _GENERATORS = {
     "TIMESTAMP": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
@@ -82,6 +90,50 @@ def check_takes_rows(config: TableConfig, semantics: MergeSemantics, columns: pa
             "Hudi that made it",
         )
     check_rows_can_be_merged(config, semantics, columns)
+
+
+def check_takes_operation(
+    table: str,
+    config: TableConfig,
+    operation: str,
+    *,
+    tells_rows_apart: bool,
+    parameters: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Make sure that a table takes an operation.
+
+    :param table: where the table is.
+    :param config: its configuration.
+    :param operation: the operation's name.
+    :param tells_rows_apart: whether the operation changes rows that are there, found by their keys.
+    :param parameters: the metastore's parameters of the table.
+    :raises UnsupportedTableError: when the operation changes rows, and the table is insert-only, or its rows
+        have no keys but those that they get when they are written; names the property and the remedy.
+    """
+    if not tells_rows_apart:
+        return
+    says = {TRANSACTIONAL_PROPERTIES: config.is_insert_only}
+    says[HIVES_TRANSACTIONAL_PROPERTIES] = parameters.get(HIVES_TRANSACTIONAL_PROPERTIES) == INSERT_ONLY
+    told = f"{operation} of table {table}: the table"
+    instead = "use the operation insert, bulk_insert, insert_overwrite or insert_overwrite_table, or"
+    for key in (key for key, is_insert_only in says.items() if is_insert_only):
+        raise UnsupportedTableError(
+            f"{told} is insert-only ({key}={INSERT_ONLY}); {instead} make it a full table "
+            f"({key}={ALL_OPERATIONS})",
+            table=table,
+            operation=operation,
+            property=key,
+            value=INSERT_ONLY,
+        )
+    if config.generates_keys:
+        raise UnsupportedTableError(
+            f"{told} has no record key (hoodie.table.recordkey.fields), so an incoming row is never one that "
+            f"is there; {instead} a table with a record key",
+            table=table,
+            operation=operation,
+            property="hoodie.table.recordkey.fields",
+            value="",
+        )
 
 
 def check_no_buckets(table: str, base_files: Iterable[BaseFile]) -> None:

@@ -15,7 +15,7 @@ from airflow_provider.exceptions import (
     TableExistsError,
 )
 from airflow_provider.metastore import Column
-from airflow_provider.operators import CreateTableOperator
+from airflow_provider.operators import CreateTableOperator, IngestOperator
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.conftest import xcom
 
@@ -69,6 +69,20 @@ def test_a_dag_creates_the_table_and_registers_it(run_dag, metastore, tmp_path):
     ]
     assert list(registered.partition_keys) == [Column("day", "date"), Column("dest", "string")]
     assert registered.parameters == {"spark.sql.sources.provider": "hudi", "comment": "by create_table"}
+
+
+def test_a_table_without_a_record_key_that_is_insert_only(metastore, tmp_path):
+    options = {"hoodie.table.transactional_properties": "insert_only"}
+    keyless = {"record_key": None, "ordering_field": None, "location": f"{tmp_path}/flights"}
+    create(**keyless, hudi_options=options)
+    assert create(**keyless, hudi_options=options, if_not_exists=True)["created"] is False
+    assert HudiTable.open(f"{tmp_path}/flights").config.generates_keys
+    assert metastore.get_table("lake", "flights").parameters["transactional_properties"] == "insert_only"
+    for operation in ("upsert", "delete"):
+        with pytest.raises(AirflowFailException, match=rf"{operation} of table lake.flights.*insert-only"):
+            IngestOperator(
+                task_id="load", table="lake.flights", source="/nowhere", operation=operation
+            ).execute({"ti": None})
 
 
 def test_the_databases_location_holds_tables_that_name_none(metastore, tmp_path):

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
+from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.spark import read_incremental, read_snapshot
 from airflow_provider.table import HudiTable, snapshot
@@ -33,6 +35,21 @@ def test_a_dataframe_shows_what_was_written_under_valid_write_ids(lake: SparkLak
     assert seen("lake.t:1:9223372036854775807::") == {1: "a"}
     assert seen("lake.t:2:9223372036854775807::") == {1: "b", 2: "b"}
     assert seen("lake.t:2:1:1,2:") == {}
+
+
+@pytest.mark.parametrize("table_type", ["copy_on_write", "merge_on_read"])
+def test_row_ids_are_those_without_spark(lake: SparkLake, table_type: str) -> None:
+    table = lake.create(SCHEMA, table_type=table_type)
+    for write_id, ids in enumerate([range(5), range(3, 7)], 1):
+        rows = table.arrow([{"id": number, "text": f"{write_id}"} for number in ids])
+        ingest_arrow(table.location, rows, "upsert", txn_id=write_id, write_id=write_id)
+    expected = snapshot(table.table, row_ids=True).to_table().sort_by("id").to_pylist()
+    found = read_snapshot(lake.spark, table.table, row_ids=True).orderBy("id")
+    assert found.toArrow().to_pylist() == expected
+    assert found.where("row_id.original_write_id = 2").count() == 4
+    ingest_arrow(table.location, table.arrow([{"id": 9, "text": "by its path"}]))
+    with pytest.raises(PythonException, match=r"NoWriteIdError: table .*has no write id"):
+        read_snapshot(lake.spark, table.table, row_ids=True).collect()
 
 
 @pytest.mark.parametrize("name", ["mor_types", "mor_compacted_v9", "mor_one_failed_v6", "mor_schema_on_read"])

@@ -20,7 +20,12 @@ from airflow_provider.table.hudi_options.kinds import (
 )
 from airflow_provider.table.hudi_options.lock_options import LOCK_OPTIONS
 from airflow_provider.table.hudi_options.option import Option, Topic
-from airflow_provider.table.properties import TIMELINE_ZONE
+from airflow_provider.table.properties import (
+    ALL_OPERATIONS,
+    INSERT_ONLY,
+    TIMELINE_ZONE,
+    TRANSACTIONAL_PROPERTIES,
+)
 from airflow_provider.table.storage import DEFAULT_DURABILITY, DURABILITY, Durability
 
 MIB = 1024 * 1024
@@ -68,6 +73,15 @@ _CONCURRENCY = (
 
 
 _WRITING = (
+    Option(
+        TRANSACTIONAL_PROPERTIES,
+        Topic.WRITING,
+        _same(ALL_OPERATIONS, INSERT_ONLY),
+        "An `insert_only` table refuses `upsert` and `delete`; see "
+        "[tables.md](tables.md#insert-only-tables). This option is our own, after Hive's table parameter "
+        "`transactional_properties`: another Hudi ignores it. It holds for a table, not for a task.",
+        default=ALL_OPERATIONS,
+    ),
     Option(
         "hoodie.client.heartbeat.interval_in_ms",
         Topic.HEARTBEAT,

@@ -32,6 +32,7 @@ TEXTS = (
         "HILBERT",
     ),
     "full",
+    "INSERT_ONLY",
     "Asia/Tokyo",
     "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy",
     *("InProcessLockProvider", f"{PROVIDERS}StorageBasedLockProvider"),
