@@ -176,7 +176,7 @@ UNLIKE: Mapping[str, tuple[Case, str]] = {
         "'orc' is read by Spark",
     ),
     "csv without a header": (text("csv", "1,2\n"), "header=true"),
-    "csv with an option": (csv("id\n1\n", comment="#"), "comment"),
+    "csv with an option": (csv("id\n1\n", comment="#"), "source option comment=#"),
     "csv with an escaped quote": (csv('id,note\n1,"a \\" b"\n'), "escaped"),
     "csv with a doubled quote": (csv('id,note\n1,"a "" b"\n'), "quote"),
     "csv with a quoted end of line": (csv('id,note\n1,"a\nb"\n'), "quote"),

@@ -42,8 +42,9 @@ def read_csv(found: SourceFiles, options: Mapping[str, str], columns: pa.Schema)
         raise SparkNeededError("without the source option header=true the columns have names of Spark's")
     separator = left.pop("sep", left.pop("delimiter", ","))
     null = left.pop("nullvalue", "")
-    if left or len(separator) != 1 or not separator.isascii() or separator in '"\\\r\n':
-        raise SparkNeededError(f"the source options {dict(options)} are Spark's alone")
+    _check_none_left(left)
+    if len(separator) != 1 or not separator.isascii() or separator in '"\\\r\n':
+        raise SparkNeededError(f"only Spark reads CSV with the separator {separator!r}")
     tables: list[pa.Table] = []
     for file in found.files:
         data = _lines_of(found, file)
@@ -100,8 +101,7 @@ def read_json(found: SourceFiles, options: Mapping[str, str], columns: pa.Schema
     :raises SparkNeededError: when Spark would read them in another way.
     :raises UnreadableSourceError: when a file cannot be read.
     """
-    if left := _other_options(options):
-        raise SparkNeededError(f"the source options {left} are Spark's alone")
+    _check_none_left(_other_options(options))
     data = b"\n".join(_lines_of(found, file) for file in found.files)
     lines = [line for line in data.splitlines() if line]
     if not lines:
@@ -148,6 +148,12 @@ def _kind_of_new(field: pa.Field) -> pa.DataType:
 
 
 # --- both ---------------------------------------------------------------------------------
+
+
+def _check_none_left(options: Mapping[str, str]) -> None:
+    if options:
+        texts = ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
+        raise SparkNeededError(f"only Spark's reader knows the source option {texts}")
 
 
 def _other_options(options: Mapping[str, str]) -> dict[str, str]:
