@@ -114,8 +114,7 @@ def drop_indexes(
         if not gone:
             return None
         after = tuple(each for each in there.kept if not is_wanted(each.partition))
-        infos = [{"version": 1, "metadataPartitionPath": each} for each in gone]
-        record = {"version": 1, "operationType": DROP_INDEX, "indexPartitionInfos": infos}
+        record = {"indexPartitionInfos": [{"metadataPartitionPath": each} for each in gone]}
         return IndexChange(lambda _: after, encode("HoodieIndexCommitMetadata", record))
 
     entry = change_indexes(storage, lock, decide, operation=DROP_INDEX)

@@ -76,7 +76,7 @@ def completed_instant(entry: LogEntry) -> Instant:
     return Instant(entry.instant, entry.action, State.COMPLETED, entry.shown_completion)
 
 
-def publish(storage: Storage, entry: LogEntry, *, looks: bool = False) -> bool:
+def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
     """Make an entry visible on the timeline, if it is not yet.
 
     :param storage: the table's storage.
@@ -341,7 +341,6 @@ def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
             }
             for partition, files in by_partition.items()
         ],
-        "version": 1,
     }
     planned = encode("HoodieRollbackPlan", plan)
     _put(storage, Instant(entry.instant, Action.ROLLBACK, State.REQUESTED), planned)
@@ -372,7 +371,6 @@ def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
             }
             for partition, files in by_partition.items()
         },
-        "version": 1,
         "instantsRollback": [{"commitTime": dead, "action": str(dead_action)}],
     }
     _put(storage, completed_instant(entry), encode("HoodieRollbackMetadata", metadata))

@@ -7,13 +7,17 @@ import pytest
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit.unlogged_commits import find_unlogged_commits, log_unlogged_commits
 from airflow_provider.concurrency.indexes.log_to_indexes import current_indexes
+from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive, archived_content
+from airflow_provider.services.compaction import CompactionSettings, compact
 from airflow_provider.table import HudiTable
 from airflow_provider.table.files.partition_metadata import PARTITION_METADATA
+from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.metadata_table.writer import write_instant
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.archive_files import append_history
-from airflow_provider.table.timeline.instant import after, now
+from airflow_provider.table.timeline.instant import Action, after, now
 from tests.unit.concurrency.another_hudi_writer import Jvm
 from tests.unit.concurrency.rows import PARTITION
 from tests.unit.concurrency.simulation import Simulation
@@ -96,14 +100,50 @@ def test_nothing_is_archived_that_no_index_knows(indexed: HudiTable) -> None:
     assert slow[0].instant in archive(indexed, keep_min=1, keep_max=2).to_dict()["archived"]
 
 
-def test_what_was_logged_to_one_index_only_is_logged_to_the_others(indexed: HudiTable) -> None:
-    """As by a writer that had begun before it could know of the others."""
+def log_to_files_only(table: HudiTable, jvm: Jvm) -> None:
+    """As a writer does that had begun before it could know of the other indexes."""
+    (done,) = (each for each in table.timeline().commits() if each.requested_time == jvm.instant)
+    stats = table.timeline().commit_metadata(done).write_stats
+    TheirMetadataTable(table.storage, lambda: after(now())).commit(jvm.instant, stats)
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new keys", "an update, of which one has no records"])
+def test_what_was_logged_to_one_index_only_is_logged_to_the_others(indexed: HudiTable, is_new: bool) -> None:
     jvm = Jvm(indexed)
-    jvm.upsert({20: 1.0})
-    (done,) = (each for each in indexed.timeline().commits() if each.requested_time == jvm.instant)
-    stats = indexed.timeline().commit_metadata(done).write_stats
-    TheirMetadataTable(indexed.storage, lambda: after(now())).commit(jvm.instant, stats)
+    (before,) = indexed.view().all_base_files()
+    jvm.upsert({20 if is_new else 1: 99.0}, into=None if is_new else before)
+    log_to_files_only(indexed, jvm)
     assert 20 not in indexed_keys(indexed)
     ingest_arrow(indexed, rows([4]), lock=SharedLock(indexed.location))
-    assert 20 in indexed_keys(indexed)
+    assert (20 in indexed_keys(indexed)) is is_new
     assert_indexes_equal_a_rebuild(indexed, ALL)
+
+
+def test_what_was_logged_in_part_is_logged_to_an_index_that_was_compacted_before(indexed: HudiTable) -> None:
+    ingest_arrow(indexed, rows([4]))
+    assert len(compact(indexed, CompactionSettings(max_delta_commits=1))) == 1
+    jvm = Jvm(indexed)
+    jvm.upsert({20: 1.0})
+    log_to_files_only(indexed, jvm)
+    ingest_arrow(indexed, rows([5]), lock=SharedLock(indexed.location))
+    assert_indexes_equal_a_rebuild(indexed, ALL)
+
+
+def test_an_index_that_was_compacted_without_a_commit_is_not_logged_to_any_more(indexed: HudiTable) -> None:
+    jvm = Jvm(indexed)
+    jvm.upsert({20: 1.0})
+    log_to_files_only(indexed, jvm)
+    # Another Hudi writer's compaction, in the moment in which the commit completed.
+    metadata_table = metadata_storage(indexed.storage)
+    for each in MetadataTable(metadata_table).file_slices("record_index"):
+        assert each.base_file is not None
+        compacted = each.base_file.path.replace(each.base_file.instant, jvm.completion_time)
+        metadata_table.put(compacted, metadata_table.read(each.base_file.path))
+    write_instant(metadata_table, Action.COMPACTION, jvm.completion_time, after(now()), "COMPACT", [])
+    with pytest.raises(CorruptTableError, match="index record_index, and compacted that since") as caught:
+        ingest_arrow(indexed, rows([4]), lock=SharedLock(indexed.location))
+    assert caught.value.details == {
+        "location": indexed.location,
+        "index": "record_index",
+        "instant": jvm.instant,
+    }
