@@ -353,9 +353,8 @@ def _bounds(
         unread = (i for i in timeline.commits() if (i.completion_time or "") > consumer.checkpoint)
         if not consumer.is_expired and (first := min((i.requested_time for i in unread), default=None)):
             yield _Bound(first, f"consumer {consumer.name} has not read {first}")
-    if indexes:
-        for instant in find_unlogged_commits(storage, indexes, timeline):
-            yield _Bound(instant.requested_time, f"no index knows of {instant.requested_time} yet")
+    for instant in find_unlogged_commits(storage, indexes, timeline):
+        yield _Bound(instant.requested_time, f"no index knows of {instant.requested_time} yet")
 
 
 def _late_log_bounds(timeline: Timeline, archived: str) -> Iterator[_Bound]:

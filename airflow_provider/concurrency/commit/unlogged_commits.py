@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
@@ -62,7 +62,7 @@ def log_unlogged_commits(
 
 
 def find_unlogged_commits(
-    storage: Storage, indexes: Iterable[IndexState], timeline: Timeline
+    storage: Storage, indexes: Collection[IndexState], timeline: Timeline
 ) -> list[Instant]:
     """The instants that completed without logging to the indexes, in the order in which they completed.
 
@@ -70,12 +70,14 @@ def find_unlogged_commits(
     :param indexes: the present indexes.
     :param timeline: the active timeline of now.
     """
+    if not indexes:
+        return []
     metadata_table = metadata_storage(storage)
     own = Timeline.load(metadata_table)
     # One that is pending there is of somebody who failed, or died, while making up for it.
     logged = {each.requested_time for each in own.completed()}
     # What completed before is in what the first index began with.
-    since = min((_since(index, own) for index in indexes), default="")
+    since = min(_since(index, own) for index in indexes)
     found = [
         instant
         for instant in timeline.completed()
@@ -124,17 +126,18 @@ def _log_partly_missed(
 
     Another Hudi writer that had begun before it could know of an index logs to those that it knew.
     """
-    found = []
     later = [
         instant
         for instant in timeline.commits()
         if (instant.completion_time or "") > after and instant not in but
     ]
-    ours = _completed_here(storage, after) if later else frozenset()
-    own = Timeline.load(metadata_storage(storage)) if later else None
+    if not later:
+        return []
+    found = []
+    ours, own = _completed_here(storage, after), Timeline.load(metadata_storage(storage))
     for instant in later:
-        delta_commit = own.find(instant.requested_time) if own else None
-        if own is None or delta_commit is None or instant.requested_time in ours:
+        delta_commit = own.find(instant.requested_time)
+        if delta_commit is None or instant.requested_time in ours:
             continue
         named = {stat.partition_path for stat in own.commit_metadata(delta_commit).write_stats}
         left = [
@@ -162,7 +165,7 @@ def _log_to(storage: Storage, indexes: Sequence[IndexState], timeline: Timeline,
     metadata_table = metadata_storage(storage)
     table = MetadataTable(metadata_table)
     for index in indexes:
-        of_partition = records.get(index.partition, {})
+        of_partition = records.get(index.partition)
         if not of_partition:
             continue
         bases = [each.base_file.instant for each in table.file_slices(index.partition) if each.base_file]

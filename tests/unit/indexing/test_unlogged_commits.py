@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit.unlogged_commits import find_unlogged_commits, log_unlogged_commits
 from airflow_provider.concurrency.indexes.log_to_indexes import current_indexes
+from airflow_provider.concurrency.log import IndexState
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.services.archival import archive, archived_content
+from airflow_provider.services.archival import archive, archived_content, take_off
 from airflow_provider.services.compaction import CompactionSettings, compact
 from airflow_provider.table import HudiTable
 from airflow_provider.table.files.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.writer import write_instant
-from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.archive_files import append_history
 from airflow_provider.table.timeline.instant import Action, after, now
 from tests.unit.concurrency.another_hudi_writer import Jvm
@@ -147,3 +150,104 @@ def test_an_index_that_was_compacted_without_a_commit_is_not_logged_to_any_more(
         "index": "record_index",
         "instant": jvm.instant,
     }
+
+
+def an_index(instant: str, made: str = "") -> IndexState:
+    return IndexState("files", instant, 1, True, made)
+
+
+def unlogged(table: HudiTable, *indexes: IndexState) -> list[str]:
+    found = find_unlogged_commits(table.storage, indexes, table.timeline())
+    return [each.requested_time for each in found]
+
+
+def test_without_an_index_nothing_is_left_to_log(table: HudiTable) -> None:
+    Jvm(table).upsert({20: 1.0})
+    assert unlogged(table) == []
+    assert log_unlogged_commits(table.storage, (), table.timeline(), after="") == []
+
+
+def test_what_has_completed_when_the_first_index_began_is_in_it(table: HudiTable) -> None:
+    first, second, third = (Jvm(table) for _ in range(3))
+    for key, each in enumerate((third, second, first), 20):
+        time.sleep(0.002)
+        each.completion_time = after(now())
+        each.upsert({key: 1.0})
+    assert unlogged(table, an_index(third.completion_time)) == [second.instant, first.instant]
+    assert unlogged(table, an_index(second.completion_time)) == [first.instant]
+    both = (an_index(second.completion_time), an_index(third.completion_time))
+    assert unlogged(table, *both) == [second.instant, first.instant]
+
+
+def test_what_has_completed_when_another_made_its_index_is_in_it(table: HudiTable) -> None:
+    """Where nobody knows any more when that was: what completed since the first commit that it logged."""
+    metadata_table = metadata_storage(table.storage)
+    for key in (20, 21):
+        Jvm(table).upsert({key: 1.0})
+    (_, first, second) = table.timeline().commits()
+    assert first.completion_time
+    assert second.completion_time
+    made = f"{0:017d}"
+    archived = an_index("", "archived")
+    everything = [each.requested_time for each in table.timeline().commits()]
+    assert unlogged(table, archived) == everything
+    write_instant(metadata_table, Action.DELTA_COMMIT, made, first.completion_time, "BULK_INSERT", [])
+    assert unlogged(table, an_index("", made)) == [second.requested_time]
+    assert unlogged(table, archived) == everything
+    write_instant(metadata_table, Action.DELTA_COMMIT, first.completion_time, after(now()), "UPSERT", [])
+    assert unlogged(table, archived) == [second.requested_time]
+
+
+def test_what_is_in_the_archive_of_the_metadata_table_was_logged(indexed: HudiTable) -> None:
+    jvm = Jvm(indexed)
+    jvm.upsert({20: 1.0})
+    log_to_files_only(indexed, jvm)
+    began = an_index(indexed.timeline().commits()[0].completion_time or "")
+    assert unlogged(indexed, began) == []
+    metadata_table = metadata_storage(indexed.storage)
+    logged = Timeline.load(metadata_table).find(jvm.instant)
+    assert logged is not None
+    content = archived_content(metadata_table, logged)
+    assert content is not None
+    take_off(metadata_table, [logged])
+    assert unlogged(indexed, began) == [jvm.instant]
+    append_history(metadata_table, [content])
+    assert unlogged(indexed, began) == []
+
+
+def test_of_commits_that_were_logged_in_part_each_is_made_up_for_and_told(indexed: HudiTable) -> None:
+    """One of ours among them, and one that is in no index, are not theirs to make up for."""
+    since = CommitLog(indexed.storage).newest()
+    assert since is not None
+    ingest_arrow(indexed, rows([5]))
+    partly, not_at_all, again = (Jvm(indexed) for _ in range(3))
+    for key, each in enumerate((partly, not_at_all, again), 20):
+        each.upsert({key: 1.0})
+        if each is not not_at_all:
+            log_to_files_only(indexed, each)
+    commit_log, timeline = CommitLog(indexed.storage), indexed.timeline()
+    indexes = current_indexes(indexed.storage, commit_log, commit_log.newest())
+    logged = log_unlogged_commits(indexed.storage, indexes, timeline, after=since.completion_time)
+    assert [each.requested_time for each in logged] == [not_at_all.instant, partly.instant, again.instant]
+    assert_indexes_equal_a_rebuild(indexed, ALL)
+    assert {20, 21, 22} < indexed_keys(indexed)
+
+
+def test_what_was_logged_in_part_before_a_moment_is_not_looked_for(indexed: HudiTable) -> None:
+    jvm = Jvm(indexed)
+    jvm.upsert({20: 1.0})
+    log_to_files_only(indexed, jvm)
+    commit_log, timeline = CommitLog(indexed.storage), indexed.timeline()
+    indexes = current_indexes(indexed.storage, commit_log, commit_log.newest())
+    assert log_unlogged_commits(indexed.storage, indexes, timeline, after=jvm.completion_time) == []
+    assert log_unlogged_commits(indexed.storage, indexes, timeline) == []
+
+
+def test_an_index_that_began_with_a_commit_is_not_told_of_it(indexed: HudiTable) -> None:
+    jvm = Jvm(indexed)
+    jvm.upsert({20: 1.0})
+    log_to_files_only(indexed, jvm)
+    before = indexed_keys(indexed)
+    indexes = (IndexState("record_index", jvm.completion_time, 1, True),)
+    assert log_unlogged_commits(indexed.storage, indexes, indexed.timeline(), after="") == []
+    assert indexed_keys(indexed) == before
