@@ -40,6 +40,19 @@ def test_its_publisher_stands_still(at: int, moves_atomically: bool) -> None:
     check(simulation)
 
 
+def test_its_publisher_has_read_it_on_an_object_store_and_puts_it_after_its_deletion() -> None:
+    simulation = table_with("a", "b")
+    simulation.moves_atomically = False
+    add_keeper(simulation, "keeper")
+    keeper = simulation.actors[-1]
+    simulation.go_on_to(keeper, "put_if_absent .hoodie/timeline/2")
+    publish_and_delete(simulation)
+    assert simulation.let_go
+    simulation.go_on(keeper)
+    assert not savepoints(simulation.table())
+    check(simulation)
+
+
 @pytest.mark.parametrize("moves_atomically", [True, False], ids=["disk", "object-store"])
 @pytest.mark.parametrize("at", STEPS)
 def test_its_publisher_is_killed(at: int, moves_atomically: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +31,7 @@ PLAIN = pa.schema({"id": pa.int64()})
 
 @pytest.fixture(autouse=True)
 def a_clock_of_two_and_a_half_seconds_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = count(1000.0, 2.5)
+    looks = itertools.count(1000.0, 2.5)
     monkeypatch.setattr(publish, "time", SimpleNamespace(monotonic=lambda: next(looks)))
 
 
@@ -117,12 +117,11 @@ def test_the_rollback_of_a_dead_write_tells_which_files_it_has_deleted(
     }
     others = [f"{each}/{base_file_name('f-0', '0-0-0', before.instant)}".lstrip("/") for each in partitions]
     strange = [f"{each}/about {dead.instant}.txt".lstrip("/") for each in partitions]
-    for path in [*sum(files.values(), []), *others, *strange]:
+    for path in [*itertools.chain(*files.values()), *others, *strange]:
         table.storage.put(path, b"")
     rollback(table, dead.instant)
     check_rollback(table, (dead.instant, Action.COMMIT), files, deletes=True)
-    left = {path for path in sum(files.values(), []) if table.storage.stat(path)}
-    assert left == set()
+    assert not any(table.storage.stat(path) for path in itertools.chain(*files.values()))
     assert all(table.storage.stat(path) for path in [*others, *strange])
 
 
