@@ -91,8 +91,9 @@ def target_of_new_rows(
     for path, share in shares.items():
         bounds = list(accumulate(weight for _, weight in share))
         entries[path] = {"numbers": [n for n, _ in share], "bounds": bounds[:-1], "total": bounds[-1]}
+    told_apart_by = key_columns or _hashable(frame)
     frame, entry = with_partition_entry(frame, profile, entries, kind)
-    hashed = F.pmod(F.xxhash64(*(key_columns or _hashable(frame))), entry["total"])
+    hashed = F.pmod(F.xxhash64(*told_apart_by), entry["total"])
     passed = F.size(F.filter(entry["bounds"], lambda bound: bound <= hashed))
     return frame, F.when(entry.isNotNull(), F.element_at(entry["numbers"], passed + 1))
 

@@ -32,7 +32,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.table.file_groups import effect_of
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import META_COLUMNS
-from airflow_provider.table.timeline import WRITE_ACTIONS, Timeline, archived
+from airflow_provider.table.timeline import Timeline, archived_writes
 
 ROW_ID = "row_id"
 CURRENT_WRITE_ID = "current_write_id"
@@ -94,13 +94,8 @@ class WriteIds:
                 if effect.write_id is not None:
                     found[commit.requested_time] = (commit.completion_time or "", effect.write_id)
         # Read after the timeline: an instant that has left it is in the archive by now.
-        for kept in archived(storage, layout, actions=WRITE_ACTIONS):
-            # Most have none. The bytes show this without decoding.
-            if b"write_id" in (kept.metadata or b""):
-                said = kept.commit_metadata.extra_metadata.get("write_id")
-                if said is not None:
-                    instant = kept.instant
-                    found[instant.requested_time] = (instant.completion_time or "", int(said))
+        if layout == 2:  # the commits of older versions are of no transaction
+            found |= archived_writes(storage)
         commits: dict[int, int] = {}
         by_instant = {}
         for requested_time, (_, write_id) in sorted(found.items(), key=lambda each: each[1]):

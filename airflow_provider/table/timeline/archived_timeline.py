@@ -376,6 +376,27 @@ def archived_write_ids(storage: Storage) -> Iterator[int]:
     yield from _of_newest(storage, read)
 
 
+def archived_writes(storage: Storage) -> dict[str, tuple[str, int]]:
+    """The completion time and the write id of each archived commit of a metastore transaction.
+
+    A file is read once, and not at all when its footer says that it has no write ids.
+
+    :param storage: the table's storage; of layout 2.
+    :return: by the requested time of the commit.
+    """
+    known, write_ids = _writes.setdefault(storage, {}), _write_ids.setdefault(storage, {})
+
+    def read(manifest: Manifest) -> list[tuple[str, tuple[str, int]]]:
+        for file in manifest.files:
+            if file.name not in write_ids:
+                write_ids[file.name] = _write_ids_in(storage, file)
+            if file.name not in known:
+                known[file.name] = _writes_in(storage, file) if write_ids[file.name] else []
+        return [each for file in manifest.files for each in known[file.name]]
+
+    return dict(_of_newest(storage, read))
+
+
 def write_ids_of(instants: Iterable[ArchivedInstant]) -> list[int]:
     """The write ids in the commit metadata of instants."""
     writes = (each for each in instants if each.metadata and each.instant.action in WRITE_ACTIONS)
@@ -397,9 +418,20 @@ def _write_ids_in(storage: Storage, file: HistoryFile) -> list[int]:
         return write_ids_of(map(ArchivedInstant.from_row, pq.read_table(source).to_pylist()))
 
 
+def _writes_in(storage: Storage, file: HistoryFile) -> list[tuple[str, tuple[str, int]]]:
+    found = []
+    for row in _rows_in(storage, file, [*_COLUMNS, "metadata"], _Wanted(frozenset(WRITE_ACTIONS))):
+        if b"write_id" in (row["metadata"] or b""):
+            said = decode_commit_metadata(row["metadata"]).extra_metadata.get("write_id")
+            if said is not None:
+                found.append((row["instantTime"], (row["completionTime"], int(said))))
+    return found
+
+
 WRITE_IDS_KEY = b"airflow_provider.write_ids"
 
 _write_ids: WeakKeyDictionary[Storage, dict[str, list[int]]] = WeakKeyDictionary()
+_writes: WeakKeyDictionary[Storage, dict[str, list[tuple[str, tuple[str, int]]]]] = WeakKeyDictionary()
 
 
 class _Wanted(NamedTuple):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning import Retention, clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
+from airflow_provider.services.table_compaction import TableCompactionSettings, compact_table
 from airflow_provider.table import HudiTable, snapshot
 from tests.unit.concurrency.transactional_lake import SCHEMA
 from tests.unit.replication.pair import Pair
@@ -114,8 +116,11 @@ class History:
     def replicate(self) -> None:
         self.pair.replicate()
 
-    def step(self) -> None:
-        do = self.random.choice(DO)
+    def compact(self) -> None:
+        compact_table(self.table, TableCompactionSettings(delta_commits=1))
+
+    def step(self, choices: Sequence[Callable[[History], None]]) -> None:
+        do = self.random.choice(choices)
         do(self)
         assert ids_of(self.table) == self.ids, do.__name__
 
@@ -132,32 +137,44 @@ DO: list[Callable[[History], None]] = [
 ]
 
 
+def with_table(root: Path, **options: Any) -> tuple[Pair, str]:
+    """Two metastores, and the name of an empty table in the first one."""
+    pair = Pair(root)
+    made = HudiTable.create(
+        f"{root}/source/events", name="events", schema=SCHEMA, partition_by=["city"], **options
+    )
+    pair.source.create_table(
+        "lake",
+        "events",
+        location=made.location,
+        schema=[Column("id", "bigint"), Column("fare", "bigint")],
+        partition_keys=[Column("city", "string")],
+    )
+    pair.lake.tables["events"] = made
+    return pair, "events"
+
+
 @pytest.mark.parametrize("record_key", [["id"], None])
 @pytest.mark.parametrize("seed", range(2))
 def test_row_ids_stay_whatever_happens_and_are_equal_at_the_target(
     tmp_path: Path, record_key: list[str] | None, seed: int
 ) -> None:
-    pair = Pair(tmp_path)
-    pair.lake.tables["events"] = HudiTable.create(
-        f"{tmp_path}/source/events",
-        name="events",
-        schema=SCHEMA,
-        record_key=record_key,
-        partition_by=["city"],
-    )
-    pair.source.create_table(
-        "lake",
-        "events",
-        location=f"{tmp_path}/source/events",
-        schema=[Column("id", "bigint"), Column("fare", "bigint")],
-        partition_keys=[Column("city", "string")],
-    )
-    history = History(pair, "events", seed)
+    pair, name = with_table(tmp_path, record_key=record_key)
+    history = History(pair, name, seed)
     for _ in range(STEPS):
-        history.step()
+        history.step(DO)
     history.replicate()
     pair.check_equal()
-    assert ids_of(pair.copy_of("events")) == history.ids
+    assert ids_of(pair.copy_of(name)) == history.ids
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_row_ids_stay_in_a_merge_on_read_table(tmp_path: Path, seed: int) -> None:
+    history = History(*with_table(tmp_path, record_key=["id"], table_type="merge_on_read"), seed)
+    for _ in range(STEPS):
+        history.step([*[History.write] * 4, History.write_several_in_a_transaction, History.compact])
+    history.compact()
+    assert ids_of(history.table) == history.ids
 
 
 def test_a_bootstrap_brings_the_row_ids_of_archived_commits(tmp_path: Path) -> None:
