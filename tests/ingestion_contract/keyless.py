@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.table import snapshot
+from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import KIB, Lake, LakeTable, untouched
 
 SCHEMA = pa.schema({"part": pa.string(), "value": pa.int64(), "tags": pa.map_(pa.string(), pa.string())})
@@ -45,7 +46,7 @@ def test_rows_are_added_and_replaced_and_neither_updated_nor_deleted(lake: Lake)
     written = {table.ingest("insert", first)["instant"]}
     written.add(table.ingest("insert", [row(1), row(3, "b")])["instant"])
     written.add(table.ingest("bulk_insert", [row(4, "b")])["instant"])
-    table.check([*first, row(1), row(3, "b"), row(4, "b")])
+    table.check_now([*first, row(1), row(3, "b"), row(4, "b")])
     assert {*keys(table).values()} == written
     assert len(table.files()["part=a"]) == 1, "the second insert has filled the small file group"
     last = table.ingest("insert_overwrite", [row(5, "b"), row(5, "b")])["instant"]
@@ -69,3 +70,18 @@ def test_equal_rows_in_many_file_groups_have_keys_of_their_own(lake: Lake) -> No
     assert len(keys(table)) == 2000
     expected = [*(row(n) for n in range(1000)), *(row(n // 2, "ab"[n % 2]) for n in range(1000))]
     assert table.rows() == sorted(expected, key=repr)
+
+
+def overtaken(table: LakeTable) -> None:
+    """A write that loses one of its file groups, and writes the rows of that one again."""
+    table.ingest("insert", [row(1), row(2, "b")])
+    lock = MeetingLock(lambda: table.ingest("insert", [row(6, "b")]))
+    rows = [row(3), row(4, "b"), row(5, "c")]
+    result = table.ingest("insert", rows, lock=lock, on_conflict="rebase")
+    assert result["rebases"] == 1
+    table.check_now([row(1), row(2, "b"), *rows, row(6, "b")])
+    assert len(keys(table)) == 6
+
+
+def test_who_is_overtaken_gives_new_keys_to_the_rows_that_it_writes_again(lake: Lake) -> None:
+    overtaken(events(lake))

@@ -10,15 +10,14 @@ import pytest
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.indexing import run_index, schedule_index
-from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning import Retention, clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table import HudiTable, increment, snapshot
-from tests.ingestion_contract.interleaving import Clustering, MeetingLock
+from tests.ingestion_contract.interleaving import Clustering
 from tests.ingestion_contract.keyless import *  # noqa: F403
-from tests.ingestion_contract.keyless import SCHEMA, events, keys, row
+from tests.ingestion_contract.keyless import SCHEMA, events, keys, overtaken, row
 from tests.ingestion_contract.lake import Lake, LakeTable
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
@@ -26,18 +25,8 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "real_hudi"
 ALL_INDEXES = ["files", "column_stats", "partition_stats", "bloom_filters", "record_index"]
 
 
-@pytest.mark.parametrize("table_type", ["copy_on_write", "merge_on_read"])
-def test_who_is_overtaken_gives_new_keys_to_the_rows_that_it_writes_again(
-    lake: Lake, table_type: str
-) -> None:
-    table = events(lake, table_type=table_type)
-    table.ingest("insert", [row(1), row(2, "b")])
-    batch = table.arrow([row(3), row(4, "b"), row(5, "c")])
-    lock = MeetingLock(lambda: table.ingest("insert", [row(6)]))
-    result = ingest_arrow(table.location, batch, "insert", lock=lock, on_conflict="rebase")
-    assert result["rebases"] == 1
-    table.check_now([row(1), row(2, "b"), row(3), row(4, "b"), row(5, "c"), row(6)])
-    assert len(keys(table)) == 6
+def test_who_is_overtaken_on_a_merge_on_read_table(lake: Lake) -> None:
+    overtaken(events(lake, table_type="merge_on_read"))
 
 
 def test_a_second_try_finds_the_rows_of_the_first(lake: Lake) -> None:
