@@ -74,6 +74,7 @@ class FileGroupPlan:
     :param to_tag: partitions whose rows have to be looked up first: their keys can be in several
         file groups.
     :param updates: target number by file group, for rows that were looked up.
+    :param not_filled: small files that get none of the new rows, because these are too few to rewrite them.
     """
 
     first: int = 0
@@ -81,6 +82,7 @@ class FileGroupPlan:
     shares: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     to_tag: dict[str, list[BaseFile]] = field(default_factory=dict)
     updates: dict[FileGroupId, int] = field(default_factory=dict)
+    not_filled: list[BaseFile] = field(default_factory=list)
 
     @property
     def file_groups(self) -> list[FileGroupId]:
@@ -258,9 +260,14 @@ def add_shares(
         room = int((job.sizes.target_file_size - base_file.size) / row_bytes)
         if base_file.size >= job.sizes.fills_below or room <= 0 or count <= 0:
             break
-        number = plan.updates.get(base_file.file_group)
-        shares.append((plan.add(Target.existing(base_file)) if number is None else number, min(room, count)))
-        count -= min(room, count)
+        number, taken = plan.updates.get(base_file.file_group), min(room, count)
+        if number is None:
+            if not job.sizes.is_worth_filling(base_file.size, taken * row_bytes):
+                plan.not_filled.append(base_file)
+                continue
+            number = plan.add(Target.existing(base_file))
+        shares.append((number, taken))
+        count -= taken
     if count > 0:
         new = math.ceil(count * row_bytes / job.sizes.target_file_size)
         shares += [(plan.add(Target.new(partition)), math.ceil(count / new)) for _ in range(new)]

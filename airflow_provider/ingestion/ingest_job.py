@@ -15,6 +15,8 @@ from airflow_provider.table.timeline import Action
 
 MIB = 1024 * 1024
 _SMALL_FILE_LIMIT = 100 * MIB
+_ALWAYS_FILLED = 4 * MIB
+_MOST_REWRITTEN = 20  # times the bytes of the new rows
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,9 @@ class FileSizes:
     """How large the base files become.
 
     :param target_file_size: bytes; files are filled up to about so much.
-    :param small_file_limit: bytes; smaller files take new rows before new files are opened; 100 MiB when
-        None, or the target size where that is smaller.
+    :param small_file_limit: bytes; smaller files take new rows before new files are opened. When None it is
+        100 MiB, or the target size where that is smaller; then a file of more than 4 MiB takes new rows only
+        when it is at most twenty times as large as they are: a few rows do not rewrite large files.
     :raises InvalidInputError: when a size cannot be.
     """
 
@@ -118,6 +121,14 @@ class FileSizes:
         if self.small_file_limit is None:
             return min(_SMALL_FILE_LIMIT, self.target_file_size)
         return self.small_file_limit
+
+    def is_worth_filling(self, size: int, new_bytes: float) -> bool:
+        """Whether a small file is rewritten to take new rows that do not need it.
+
+        :param size: bytes of the file.
+        :param new_bytes: bytes of the new rows.
+        """
+        return self.small_file_limit is not None or size <= max(_ALWAYS_FILLED, _MOST_REWRITTEN * new_bytes)
 
 
 @dataclass(frozen=True)

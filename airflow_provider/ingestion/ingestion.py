@@ -293,6 +293,12 @@ class Ingestion:
                 *(self._table.location, rows.located_by, len(found), time.monotonic() - began),
             )
             plan_tagged(plan, job, counts, found, row_bytes, written=written, closed=closed, logs=logs)
+        if plan.not_filled:
+            log.info(
+                "instant %s: too few new rows to rewrite %d small files of %d bytes: they go into files of "
+                "their own, which a clustering packs; a small_file_limit fills the small files all the same",
+                *(self.writer.instant, len(plan.not_filled), sum(each.size for each in plan.not_filled)),
+            )
         if logs:
             plan.append_updates(targets.log_paths)
             for group in plan.file_groups:

@@ -110,7 +110,8 @@ _WRITING = (
         "hoodie.parquet.small.file.limit",
         Topic.WRITING,
         whole("bytes"),
-        "A load puts new rows into smaller files before it opens new ones; 0 for never.",
+        "A load puts new rows into smaller files before it opens new ones; 0 for never. Where nothing sets "
+        "it, a load rewrites no file of more than 4 MiB for rows of less than a twentieth of its size.",
         "small_file_limit",
         default=100 * MIB,
     ),

@@ -14,9 +14,10 @@ from airflow_provider.ingestion.file_group_plan import (
     Target,
     add_shares,
     bytes_per_row,
+    plan_tagged,
     plan_without_tagging,
 )
-from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.ingestion.ingest_job import MIB, IngestJob
 from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 
@@ -39,7 +40,7 @@ class Live:
         return self._files.get(partition, [])
 
 
-def _plan(operation: str, rows: dict[str, int], live: Live, **sizes: int) -> FileGroupPlan:
+def _plan(operation: str, rows: dict[str, int], live: Live, **sizes: int | None) -> FileGroupPlan:
     settings = {"target_file_size": 1000, "small_file_limit": 800} | sizes
     job = IngestJob.of(location="/t", operation=operation, **settings)  # type: ignore[arg-type]
     return plan_without_tagging(job, cast(FileSystemView, live), rows, row_bytes=10)
@@ -68,6 +69,28 @@ def test_new_file_groups_share_the_rows_evenly() -> None:
 
 def test_small_files_are_left_alone_when_the_limit_is_zero() -> None:
     assert _shares(_plan("insert", {"a": 5}, Live(a=[10]), small_file_limit=0), "a") == [(None, 5)]
+
+
+def test_a_few_rows_do_not_rewrite_a_large_file_unless_a_limit_is_set() -> None:
+    # Ten bytes a row: the file of 20 MiB is worth a rewrite from 1 MiB of rows on, and those of 4 MiB always.
+    live = Live(a=[20 * MIB, 4 * MIB], b=[20 * MIB], c=[4 * MIB])
+    few, enough = MIB // 10 - 1, MIB // 10 + 1
+    defaults: dict[str, Any] = {"target_file_size": 120 * MIB, "small_file_limit": None}
+    plan = _plan("insert", {"a": few, "b": few, "c": 1}, live, **defaults)
+    assert [_shares(plan, each) for each in "abc"] == [[("a1", few)], [(None, few)], [("c0", 1)]]
+    assert [each.file_id for each in plan.not_filled] == ["b0"]
+    assert _shares(_plan("insert", {"b": enough}, live, **defaults), "b") == [("b0", enough)]
+    as_hudi = _plan("insert", {"b": few}, live, target_file_size=120 * MIB, small_file_limit=100 * MIB)
+    assert (_shares(as_hudi, "b"), as_hudi.not_filled) == ([("b0", few)], [])
+
+
+def test_new_rows_of_an_upsert_join_a_large_file_that_is_rewritten_anyway() -> None:
+    live = Live(a=[20 * MIB, 30 * MIB])
+    job = IngestJob.of(location="/t")
+    plan = plan_without_tagging(job, cast(FileSystemView, live), {"a": 3}, row_bytes=10)
+    plan_tagged(plan, job, {"a": 3}, {live.base_files("a")[1]: 2}, row_bytes=10)
+    assert _shares(plan, "a") == [("a1", 1)]
+    assert [each.file_id for each in plan.not_filled] == ["a0"]
 
 
 @pytest.mark.parametrize("operation", ["insert_overwrite", "insert_overwrite_table"])
