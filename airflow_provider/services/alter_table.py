@@ -1,6 +1,6 @@
-"""Changes of a table's columns without a row: added, widened, renamed, remarked upon (``ALTER TABLE``).
+"""Changes of a table's columns that rewrite no row: add, widen, rename and comment (``ALTER TABLE``).
 
-Each call is one commit, which other Hudi readers and writers see as they see one of their own
+Each call is one commit. Other Hudi readers and writers see it like one of their own
 (``AlterHoodieTableAddColumnsCommand``, and ``AlterTableCommand`` where the table has schema on read).
 """
 
@@ -41,17 +41,17 @@ SCHEMA_ON_READ = "hoodie.schema.on.read.enable"
 
 @dataclass(frozen=True)
 class Alteration:
-    """What is to become of a table's columns; names are those of before.
+    """Changes of a table's columns. All names are those from before the change.
 
-    Columns inside others are named by their path: ``address.street``, with ``element`` for the elements of an
-    array and ``value`` for the values of a map.
+    A nested column is named by its path: ``address.street``, with ``element`` for the elements of an array
+    and ``value`` for the values of a map.
 
-    :param add: types of new columns, by name; in Spark's and Hive's words. They come after those that there
-        are.
+    :param add: types of new columns, by name; in Spark's and Hive's words. New columns come after the
+        present ones.
     :param widen: new types, by name.
-    :param rename: new names, by name; of what is nested without its path.
-    :param comment: remarks, by name.
-    :raises InvalidInputError: when it says nothing, or a type is not known.
+    :param rename: new names, by name; a nested column's new name has no path.
+    :param comment: comments, by name.
+    :raises InvalidInputError: when it contains no change, or a type is not known.
     """
 
     add: Mapping[str, str] = field(default_factory=dict)
@@ -66,14 +66,14 @@ class Alteration:
             to_schema(given) if given else None
 
     def applied(self, table: HudiTable, schema: TableSchema) -> tuple[TableSchema, tuple[ColumnChange, ...]]:
-        """A table's schema after it, and what changes; what is so already is no change.
+        """The table's schema after the changes, and those changes that the schema did not have already.
 
         :param table: the table.
         :param schema: its schema.
-        :raises MissingColumnError: when a column is not there.
-        :raises IncompatibleSchemaError: when a column cannot become what it is to be.
+        :raises MissingColumnError: when the table has no such column.
+        :raises IncompatibleSchemaError: when a column cannot get the type that is asked for.
         :raises InvalidInputError: when a column cannot be renamed.
-        :raises UnsupportedTableError: when another Hudi could not read the table's columns after it.
+        :raises UnsupportedTableError: when another Hudi could not read the table's columns afterwards.
         """
         changes: list[ColumnChange] = []
         columns = schema.columns
@@ -95,15 +95,15 @@ def alter_table(
 ) -> dict[str, Any]:
     """Change a table's columns, as one commit.
 
-    Two that change columns at once come one after the other, the later one on what the earlier one has made;
-    so does a load that is under way. Doing it again changes nothing.
+    Concurrent changes of columns commit one after the other, and the later one builds on the schema of the
+    earlier one. So does a load in flight. A second call with the same alteration changes nothing.
 
     :param table: the table.
-    :param alteration: what is to become of its columns.
+    :param alteration: the changes of its columns.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: JSON-able: ``table``, ``location``, ``instant`` and ``completion_time`` (None where nothing
         changes), ``operation``, ``schema_changes``.
-    :raises InvalidInputError: when it cannot be; see :meth:`Alteration.applied`. Nothing was written.
+    :raises InvalidInputError: when a change is impossible; see :meth:`Alteration.applied`. Nothing is put.
     :raises WriteConflictError: when a write of another Hudi writer is unfinished.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -117,7 +117,7 @@ def alter_table(
         evolved, changes = alteration.applied(table, schema)
         return evolved
 
-    evolve(table.schema_on(table.timeline()))  # what cannot be needs no lock
+    evolve(table.schema_on(table.timeline()))  # an impossible change fails before the lock is taken
     priority = PRIORITIES["ingestion"]
     info = HeartbeatInfo(describe_owner(), Action.COMMIT, ALTER_SCHEMA, priority, 10.0, 6)
     with lock:
@@ -203,7 +203,7 @@ def _added(columns: pa.Schema, path: _Path, wanted: pa.DataType, changes: list[C
 
 
 def _commented(schema: TableSchema, path: _Path, text: str, changes: list[ColumnChange]) -> TableSchema:
-    _changed(list(schema.columns), path, (), lambda kind: kind)  # says which are there
+    _changed(list(schema.columns), path, (), lambda kind: kind)  # raises when there is no such column
     before = schema.comment(path)
     if before == text:
         return schema
@@ -217,7 +217,7 @@ def _renamed(
     *parents, old = path
     siblings = _names_in(schema.columns, tuple(parents))
     if old not in siblings and new in siblings:
-        return schema  # it was done before
+        return schema  # an earlier call has renamed it
     _changed(list(schema.columns), path, (), lambda kind: kind)
     shown, same = ".".join(path), next((name for name in siblings if name.lower() == new.lower()), old)
     if same != old:
@@ -279,7 +279,7 @@ def _names_in(columns: pa.Schema, parents: _Path) -> list[str]:
 
 
 def _changed(fields: list[pa.Field], path: _Path, above: _Path, change: Any) -> list[pa.Field]:
-    """Columns in which one has another type."""
+    """The columns, with another type for one of them."""
     name, rest = path[0], path[1:]
     position = next((number for number, each in enumerate(fields) if each.name == name), None)
     if position is None:

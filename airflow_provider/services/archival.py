@@ -1,22 +1,24 @@
-"""Archival: the oldest instants leave the active timeline, and the commit log its beginning.
+"""Archival: the oldest instants leave the active timeline, and the oldest entries leave the commit log.
 
 A listing of the timeline costs time for every instant on it. So archival keeps the timeline between two
 numbers of commits (Hudi's ``hoodie.keep.min.commits`` and ``hoodie.keep.max.commits``). Instants move into
 the archived timeline, where they can still be read.
 
-A reader takes whatever is older than the first commit of the timeline for committed. So instants leave the
+A reader takes a commit that is older than the first one of the timeline for committed. So instants leave the
 timeline from the oldest on, without a gap. Archival stops before the first instant
 
 - that is pending, that a live writer may still ask about, or that an open transaction may undo;
 - that a savepoint keeps, or that a registered consumer has not read;
-- whose replaced file groups still have files, on storage or in the index ``files``: they would show again;
-- that was rolled back a short time ago: its writer may stand still, and write a file of it when it
-  wakes up. Files of dead writers that were left are deleted before their instants are passed;
+- whose replaced file groups still have files, on storage or in the index ``files``: readers would show them
+  again;
+- that was rolled back a short time ago: its writer may be paused, and write one of its files when it
+  wakes up. Archival deletes leftover files of dead writers before it passes their instants;
 - that was reverted, as long as a cleaner leaves its files to readers.
 
-First an entry of the commit log says up to where: what comes after it neither undoes nor keeps one of these
-instants, whatever became of the table lock. Each step after it can be done twice and by several at once: the
-history, its manifest, the instants' files from the oldest on, then the log.
+First an entry of the commit log records how far this archival goes. No later entry undoes or keeps one of
+these instants, even if the table lock was lost. Each later step is idempotent; several processes may do it
+at once: they write the history and its manifest, delete the instants' files from the oldest on, then trim the
+log.
 """
 
 from __future__ import annotations
@@ -75,19 +77,19 @@ KEEP_MIN_COMMITS = "hoodie.keep.min.commits"
 KEEP_MAX_COMMITS = "hoodie.keep.max.commits"
 
 DEAD_WRITER_SECONDS = 24 * 3600.0
-"""How long a dead writer may stand still, and wake up."""
+"""How long a dead writer may be paused before it wakes up."""
 
 
 @dataclass(frozen=True)
 class ArchivalPlan:
-    """What leaves the active timeline.
+    """The instants that leave the active timeline, and the files that go with them.
 
     :param instants: completed, from the oldest on.
-    :param dead: pending instants of dead writers that came after their archival.
+    :param dead: pending instants that dead writers put on the timeline after their archival.
     :param leftovers: data files of dead writers, relative to the table.
     :param trim: the commit log's last entry that is not needed any more; 0 for none.
-    :param held_by: why instants stay that should leave; None where all that should do leave.
-    :param upto: requested time of the last completed one of them; empty for none.
+    :param held_by: why instants stay that are due for archival; None where all of them leave.
+    :param upto: requested time of the last completed instant that leaves; empty for none.
     """
 
     instants: tuple[Instant, ...] = ()
@@ -102,7 +104,7 @@ class ArchivalPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as a JSON-able dict: ``archived`` (requested times), ``deleted`` (paths of dead
-        writers' files, relative to the table), ``trimmed`` (last entry of the commit log that left) and
+        writers' files, relative to the table), ``trimmed`` (the last entry that leaves the commit log) and
         ``held_by``."""
         return {
             "archived": [instant.requested_time for instant in self.instants],
@@ -129,10 +131,10 @@ def archive(
     :param dead_writer_seconds: see :func:`plan_archival`.
     :param lock: the table lock, taken only where something is due;
         :func:`~airflow_provider.locks.default_lock` when None.
-    :param max_failures: failures in a row after which archival stops itself on the table; None never.
+    :param max_failures: failures in a row after which the table's archival is stopped; None never stops it.
     :return: what was archived.
     :raises ServiceStoppedError: when archival failed too often on this table.
-    :raises InvalidInputError: when the numbers cannot work.
+    :raises InvalidInputError: when ``keep_min`` and ``keep_max`` contradict each other.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -144,7 +146,7 @@ def archive(
 
 
 def _input(table: HudiTable) -> str:
-    """What archival works on: it begins with the oldest instant."""
+    """The input of the next archival, by which failures in a row are counted: the oldest instant."""
     oldest = table.timeline().instants[:1]
     return f"the timeline from {oldest[0].requested_time} on" if oldest else "an empty timeline"
 
@@ -159,11 +161,11 @@ def _archive(
     contents = {instant.requested_time: archived_content(storage, instant) for instant in plan.instants}
 
     def decide(moment: Moment) -> Archival | None:
-        # Once more, because what holds an instant may have come in between.
+        # Planned again, because a new entry may have come that needs one of these instants.
         nonlocal plan
         plan = planned()
         if plan.upto <= moment.archived:
-            return None  # an earlier entry says as much
+            return None  # an earlier entry archives as far already
         return Archival(archived=plan.upto, priority=PRIORITIES["cleaning"], owner=describe_owner())
 
     with lock or default_lock(table):
@@ -188,7 +190,7 @@ def _archive(
 
 
 def _delete_forgotten(storage: Storage) -> None:
-    """What was left by who died: staged for a savepoint of an archived commit, markers, a clock's file."""
+    """Delete what dead processes left: staged savepoints of archived commits, markers, a clock's file."""
     upto, now = newest_archived(storage), storage.clock(anew=True)
     for status in storage.list(STAGED_FOLDER):
         is_old = now - status.modified > DEAD_WRITER_SECONDS
@@ -203,29 +205,29 @@ def _delete_forgotten(storage: Storage) -> None:
 def archive_when_due(
     table: HudiTable, sequence: int, *, every: int = 11, lock: LockProvider | None = None
 ) -> None:
-    """What follows a commit: at every so many it is looked whether something is due.
+    """Archive after a commit, if something is due. One commit in ``every`` looks whether it is.
 
-    A failure is logged, and of no other consequence: the commit is done.
+    A failure is only logged, because the commit is done.
 
     :param table: the table.
-    :param sequence: of the commit in the commit log.
-    :param every: entries of the log between two looks; a prime number, so that a table whose commits and
-        plans take turns is looked at too.
+    :param sequence: the commit's position in the commit log.
+    :param every: entries of the log between two looks. It is a prime number, so that looks do not always fall
+        on plans where commits and plans alternate.
     :param lock: see :func:`archive`.
     """
     if sequence % every:
         return
     try:
-        # One listing; the plan asks far more.
+        # This costs one listing; a plan costs far more.
         over = len(table.timeline().commits()) - _limit(table, KEEP_MAX_COMMITS, None)
-        # Where many write at once, who looked before this one is at it yet; or was killed.
+        # Where many write at once, an earlier archiver may still be at work; or it was killed.
         if 0 < over <= every or over > 2 * every:
             archive(table, lock=lock)
     except (TableServiceError, OSError) as error:
         log.warning("table %s could not be archived now: %s", table.location, error)
 
 
-# What leaves while it is read was archived by somebody else in this moment.
+# An instant leaves while it is read when another process archives it at this moment.
 @tenacity.retry(
     retry=tenacity.retry_if_exception_type(NoSuchInstantError),
     stop=tenacity.stop_after_attempt(10),
@@ -238,14 +240,14 @@ def plan_archival(
     keep_max: int | None = None,
     dead_writer_seconds: float = DEAD_WRITER_SECONDS,
 ) -> ArchivalPlan:
-    """What would leave the active timeline now. Nothing is archived by this.
+    """The instants that would leave the active timeline now. Nothing is archived.
 
     :param table: the table.
-    :param keep_min: commits that stay; the table's ``hoodie.keep.min.commits``, or 20, when None.
-    :param keep_max: commits up to which nothing leaves; the table's ``hoodie.keep.max.commits``, or 100,
-        when None.
-    :param dead_writer_seconds: how long the rollback of an instant has to be over before archival passes
-        it: longer than a process can stand still and wake up.
+    :param keep_min: number of commits that stay; the table's ``hoodie.keep.min.commits``, or 20, when None.
+    :param keep_max: number of commits up to which nothing leaves; the table's ``hoodie.keep.max.commits``, or
+        100, when None.
+    :param dead_writer_seconds: seconds that the rollback of an instant must be past before archival passes
+        it: longer than a process can be paused.
     :raises InvalidInputError: when ``keep_min`` is not between 1 and ``keep_max`` - 1.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -256,16 +258,17 @@ def plan_archival(
             f"{KEEP_MIN_COMMITS} must be at least 1 and below {KEEP_MAX_COMMITS}, not {keep_min} and "
             f"{keep_max}"
         )
-    # In this order: whatever begins after the look at the log is requested after all that is archived.
+    # In this order: every write that begins after the look at the log has a later requested time than all
+    # archived instants.
     storage, commit_log = table.storage, CommitLog(table.storage)
     head = publish_head(storage, commit_log)
     bounds = list(_in_use(storage, commit_log, head))
-    archived = commit_log.archived(head)  # before the timeline, which shows what came of each of these
+    archived = commit_log.archived(head)  # read before the timeline, which shows the state of these instants
     timeline = Timeline.load(storage, archived_too=True)
     commits = sorted(instant.requested_time for instant in timeline.commits())
     stays = commits[-keep_min] if len(commits) > keep_max else ""
     if timeline.instants and timeline.instants[0].requested_time <= archived:
-        # Somebody died in the middle, or a dead writer came after.
+        # An archiver died halfway, or a dead writer put an instant later.
         stays = max(stays, next((each for each in commits if each > archived), ""))
     if not stays:
         starts = timeline.instants[0].requested_time if timeline.instants else ""
@@ -286,7 +289,7 @@ def plan_archival(
     for bound in _replaced_bounds(timeline, stays, left):
         stays, held_by = bound.stays, bound.reason
     leaving = [instant for instant in timeline.instants if instant.requested_time < stays]
-    # Whoever died between the entry and the history has left them, perhaps.
+    # An archiver that died between the entry and the history may have left these.
     history = newest_archived(storage)
     passed = {time for time in dead if history < time < stays}
     completed = tuple(i for i in leaving if i.state is State.COMPLETED)
@@ -303,11 +306,11 @@ def plan_archival(
 
 
 class _Bound(NamedTuple):
-    """An instant that stays on the timeline, with all that is later, and why.
+    """An instant that stays on the timeline with all later ones, and the reason.
 
     :param stays: requested time.
     :param reason: for people.
-    :param may_be_dead: whether it may end, or has ended, without a commit. Then the commit before it
+    :param may_be_dead: whether it has ended, or may end, without a commit. Then the commit before it
         stays too, because readers take files that are older than the timeline for committed.
     """
 
@@ -317,7 +320,7 @@ class _Bound(NamedTuple):
 
 
 def _in_use(storage: Storage, commit_log: CommitLog, head: LogEntry | None) -> Iterator[_Bound]:
-    """What writers and open transactions need."""
+    """The instants that live writers and open transactions need."""
     heartbeats = observe(storage)
     for instant, heartbeat in heartbeats.items():
         yield _Bound(instant, f"instant {instant} of {heartbeat.info.owner} is in flight", may_be_dead=True)
@@ -326,7 +329,7 @@ def _in_use(storage: Storage, commit_log: CommitLog, head: LogEntry | None) -> I
     if head is not None:
         yield _Bound(head.instant, f"{head.instant} is the newest entry of the commit log")
     if heartbeats:
-        # A writer asks about everything that completed after its base, whenever that was requested.
+        # A writer reads everything that completed after its base, whenever that was requested.
         base = min(heartbeat.info.base for heartbeat in heartbeats.values())
         for entry in commit_log.after(base):
             yield _Bound(entry.instant, f"a writer in flight asks about {entry.instant}")
@@ -335,7 +338,8 @@ def _in_use(storage: Storage, commit_log: CommitLog, head: LogEntry | None) -> I
 def _bounds(
     storage: Storage, timeline: Timeline, head: LogEntry | None, indexes: Collection[IndexState]
 ) -> Iterator[_Bound]:
-    """What the timeline says itself."""
+    """The instants that have to stay by the timeline: pending and new ones, and those that a savepoint or a
+    consumer needs."""
     for instant in timeline.pending():
         why = f"{instant.action} {instant.requested_time} is {instant.state}"
         yield _Bound(instant.requested_time, why, may_be_dead=True)
@@ -344,7 +348,7 @@ def _bounds(
             if (instant.completion_time or "") > head.completion_time:
                 yield _Bound(instant.requested_time, f"{instant.requested_time} completed just now")
     for savepoint in timeline.savepoints():
-        # With what completed later: once archived, every view shows it. A restore may undo that.
+        # Commits that completed later stay too: every view shows an archived one, and a restore may undo it.
         kept, commit = timeline.kept_moment(savepoint), savepoint.requested_time
         later = (i.requested_time for i in timeline.commits() if (i.completion_time or "") > kept)
         stays = min((commit, *later))
@@ -358,11 +362,11 @@ def _bounds(
 
 
 def _late_log_bounds(timeline: Timeline, archived: str) -> Iterator[_Bound]:
-    """The instants whose log files readers would take for those of an older file slice.
+    """The instants whose log files readers would assign to an older file slice after archival.
 
     They were requested before a compaction of their file groups, and completed after it. Once they are
-    archived, readers that do not look into the archive, such as hudi-rs, know the requested time alone, from
-    the names of the log files. A base file that was requested after such an instant completed ends that.
+    archived, a reader that ignores the archive, such as hudi-rs, knows only the requested time, from the
+    names of the log files. A base file that was requested after such an instant completed ends the problem.
     """
     commits = timeline.commits()
     compactions = [each for each in commits if each.action is Action.COMMIT]
@@ -383,14 +387,14 @@ def _late_log_bounds(timeline: Timeline, archived: str) -> Iterator[_Bound]:
 
 
 def _with_base_files(timeline: Timeline, commits: Iterable[Instant]) -> set[tuple[str, str]]:
-    """The file groups of which commits wrote base files, by partition path and file id."""
+    """The file groups in which these commits wrote base files, by partition path and file id."""
     stats = (stat for commit in commits for stat in timeline.commit_metadata(commit).write_stats)
     return {(stat.partition_path, stat.file_id) for stat in stats if stat.log_files is None}
 
 
 def _replaced_bounds(timeline: Timeline, stays: str, left: FilesLeft) -> Iterator[_Bound]:
-    """The first instant whose replaced file groups would show again, because files of them are there or the
-    index `files` lists them."""
+    """The first instant whose replaced file groups readers would show again: files of them are on storage, or
+    the index `files` lists some."""
     for instant in sorted(timeline.commits(), key=lambda each: each.requested_time):
         if instant.action is not Action.REPLACE_COMMIT or instant.requested_time >= stays:
             continue
@@ -405,7 +409,7 @@ def _replaced_bounds(timeline: Timeline, stays: str, left: FilesLeft) -> Iterato
 def _dead_bounds(
     storage: Storage, dead: dict[str, DeadInstant], seconds: float, left: FilesLeft
 ) -> Iterator[_Bound]:
-    """Readers must not take a file of a dead instant, also a late one, for one of an archived commit."""
+    """Instants of dead writers: readers must not take their files, even late ones, for committed files."""
     if not dead:
         return
     now, zone = storage.clock(anew=True), timeline_zone(storage)
@@ -429,23 +433,23 @@ def _files_of(storage: Storage, instants: Iterable[str]) -> Iterator[str]:
 
 
 def _trimmable(storage: Storage, commit_log: CommitLog, head: LogEntry | None, stays: str) -> int:
-    """The last entry of the log's beginning that nobody needs, because all of it is archived or was undone;
+    """The last entry of the log's beginning that nobody needs, because its instants are archived or undone;
     0 when there is none."""
     bases = [heartbeat.info.base - 1 for heartbeat in observe(storage).values()]
     end = min([(head.sequence if head else 1) - 1, *bases])
     trimmed = sequence = commit_log.trimmed()
     while sequence < end and (entry := commit_log.read(sequence + 1)) is not None and entry.instant < stays:
         sequence += 1
-    # What was trimmed to its end has no last entry any more.
+    # A log that was trimmed completely has no such entry any more.
     is_due = sequence > trimmed or commit_log.read(trimmed) is not None
     return sequence if is_due else 0
 
 
 def archived_content(storage: Storage, instant: Instant) -> ArchivedInstant | None:
-    """An instant with its files' content; None when it left already.
+    """An instant with its files' content; None when it has left the timeline already.
 
     :param storage: the table's storage.
-    :param instant: completed.
+    :param instant: a completed instant.
     """
     try:
         metadata = storage.read(instant_path(instant))
@@ -459,13 +463,13 @@ def archived_content(storage: Storage, instant: Instant) -> ArchivedInstant | No
 
 
 def take_off(storage: Storage, instants: Iterable[Instant]) -> None:
-    """Delete instants' files: the oldest first, and of each the plan first and its completion last.
+    """Delete instants' files: the oldest instant first, and of each the plan first and the completion last.
 
-    So no reader finds a gap, none finds an instant pending that had completed, and who carries its plan out
-    has nothing to begin it from once it goes.
+    So no reader finds a gap, and none finds a completed instant pending. A process that executes its plan
+    finds no plan to begin again from.
 
     :param storage: the table's storage.
-    :param instants: those that leave.
+    :param instants: the instants that leave.
     """
     leaving = {instant.requested_time for instant in instants}
     found, states = [], list(State)  # in the order in which an instant has them

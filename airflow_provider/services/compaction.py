@@ -1,11 +1,11 @@
-"""Compaction of the metadata table: base files that say what the log files since the last one say.
+"""Compaction of the metadata table: it merges log files into new base files.
 
-Every commit logs to the metadata table, so a look-up would read more files with each. A compaction is
-planned under the table lock, as an entry of the commit log with a requested time that all earlier commits
-completed before and all later ones complete after. So it is settled which log files go into its base
-files, whoever writes them and when: it can be carried out by anybody, by several at once, and again after
-a crash, outside the lock and while others commit. The plan lies on the metadata table's own timeline, with
-all that is needed for that.
+Every commit adds log files to the metadata table, so a look-up would read more files after each. A compaction
+is planned under the table lock, as an entry of the commit log. All earlier commits complete before its
+requested time, and all later ones after it. So the entry settles which log files go into its base files,
+regardless of who writes these and when. Any process, or several, can execute it, also again after a crash,
+outside the lock and while others commit. The plan is on the metadata table's own timeline, with all that the
+execution needs.
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ from airflow_provider.table.timeline import (
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 50  # deltacommits, so that a load does not write a large index again for a few records
+_PATIENCE = 50  # deltacommits, so that a load does not rewrite a large index for a few records
 
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """What a compaction did.
+    """The result of a compaction.
 
     :param instant: requested time.
     :param completion_time: when it completed.
-    :param partitions: of the metadata table, in which there was something to do.
-    :param file_groups: that got a new base file.
-    :param records: in the new base files.
+    :param partitions: partitions of the metadata table in which file groups were compacted.
+    :param file_groups: number of file groups with a new base file.
+    :param records: number of records in the new base files.
     :param bytes_written: bytes of the new base files.
     """
 
@@ -90,7 +90,7 @@ class CompactionResult:
 
     @classmethod
     def of(cls, found: ArchivedInstant) -> CompactionResult:
-        """What a completed compaction says of itself."""
+        """The result of a completed compaction, from its metadata."""
         stats = found.commit_metadata.write_stats
         return cls(
             found.instant.requested_time,
@@ -102,7 +102,7 @@ class CompactionResult:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The result, JSON-able."""
+        """The result as a JSON-able dict."""
         return {
             "instant": self.instant,
             "completion_time": self.completion_time,
@@ -116,14 +116,14 @@ class CompactionResult:
 # --- scheduling -----------------------------------------------------------------------------
 
 
-# What is compacted and cleaned while it is listed was so by somebody else in this moment.
+# A file disappears during the listing when another process compacts and cleans it at this moment.
 @tenacity.retry(
     retry=tenacity.retry_if_exception_type(SnapshotUnavailableError),
     stop=tenacity.stop_after_attempt(10),
     reraise=True,
 )
 def preview_compaction(table: HudiTable, settings: CompactionSettings | None = None) -> CompactionPlan | None:
-    """What :func:`schedule_compaction` would plan now; nothing is written.
+    """The plan that :func:`schedule_compaction` would make now; nothing is written.
 
     :param table: the table.
     :param settings: see :func:`schedule_compaction`.
@@ -144,12 +144,12 @@ def preview_compaction(table: HudiTable, settings: CompactionSettings | None = N
 
 
 def due_compactions(table: HudiTable, settings: CompactionSettings | None = None) -> dict[str, Any]:
-    """What :func:`compact` would do now; nothing is written.
+    """The work that :func:`compact` would do now; nothing is written.
 
     :param table: the table.
     :param settings: see :func:`schedule_compaction`.
-    :return: JSON-able: ``pending`` (requested times of those that were begun), and ``due``: how much another
-        one would compact, or None.
+    :return: JSON-able: ``pending`` (requested times of compactions that were begun), and ``due``: how much
+        another one would compact, or None.
     """
     plan = preview_compaction(table, settings)
     return {"pending": pending_compactions(table), "due": plan and plan.to_dict()}
@@ -160,11 +160,11 @@ def schedule_compaction(
 ) -> str | None:
     """Plan a compaction of the metadata table, as an instant that :func:`run_compaction` carries out.
 
-    :param table: the table.
+    :param settings: when a compaction is due, and of which file groups; by the table's properties when None.
     :param settings: when it is due, and of what; as the table's properties say when None.
     :param lock: the table lock; the filesystem lock in the table by default.
     :return: requested time of the plan; None when nothing is due, or one is pending.
-    :raises InvalidInputError: when the table's properties hold a number that cannot work.
+    :raises InvalidInputError: when the table's properties contain a number that is out of range.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -193,7 +193,7 @@ def pending_compactions(table: HudiTable) -> list[str]:
     pending = [i for i in Timeline.load(storage).pending() if i.action is Action.COMPACTION]
     if not pending:
         return []
-    archived = newest_archived(storage)  # before which somebody came late
+    archived = newest_archived(storage)  # a pending plan older than this was put by a late writer
     found = (i.requested_time for i in pending if i.requested_time > archived)
     return [instant for instant in found if _pending_plan(storage, instant) is not None]
 
@@ -202,17 +202,17 @@ def pending_compactions(table: HudiTable) -> list[str]:
 
 
 def run_compaction(table: HudiTable, instant: str, *, lock: LockProvider | None = None) -> CompactionResult:
-    """Carry a planned compaction out, or finish one that another process began. It may be done twice.
+    """Execute a planned compaction, or finish one that another process began. It may be executed twice.
 
-    No lock is needed among writers of this package: what it writes follows from the plan, and it completes at
-    the time that its requested time says. A JVM carries out what it finds planned, too, under the table lock,
-    and completes it at another time. So where it shares the lock, that is held.
+    Writers of this package need no lock: the plan determines the files, and the requested time determines the
+    completion time. A JVM also executes plans that it finds, under the table lock, and completes them at
+    another time. So the compaction holds the lock if the JVM shares it.
 
     :param table: the table.
     :param instant: requested time of the plan.
     :param lock: the table lock; by the table's options when None.
     :raises LockTimeoutError: when a lock that other engines share could not be had in time.
-    :raises NoSuchInstantError: when there is no such plan of this package.
+    :raises NoSuchInstantError: when this package has made no such plan.
     :raises CorruptTableError: when files of the plan are gone though nobody has completed it.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -229,7 +229,7 @@ def _carry_out(table: HudiTable, instant: str) -> CompactionResult:
         return done
     plan = _pending_plan(storage, instant)
     if plan is None:
-        if done := _result(storage, instant):  # in this moment
+        if done := _result(storage, instant):  # another process completed it at this moment
             return done
         raise NoSuchInstantError(
             f"table {table.location}: there is no compaction plan {instant} on the timeline of its metadata "
@@ -241,12 +241,12 @@ def _carry_out(table: HudiTable, instant: str) -> CompactionResult:
     stats = []
     for operation in plan.operations:
         if operation.partition not in complete:
-            continue  # dropped since
+            continue  # the index was dropped since the plan
         try:
             stat = _compact(storage, metadata_table, operation, instant)
         except (FileNotFoundError, SnapshotUnavailableError, _SliceChangedError) as error:
             if done := _result(storage, instant):
-                return done  # completed by somebody else, and cleaned since
+                return done  # another process completed it, and a clean deleted the files
             if not _is_dropped(table, operation, instant):
                 raise CorruptTableError(
                     f"table {table.location}: compaction {instant} of the metadata table needs files of "
@@ -256,7 +256,7 @@ def _carry_out(table: HudiTable, instant: str) -> CompactionResult:
                 ) from error
             continue
         stats.append(stat)
-    # One millisecond later is before whatever comes after the plan, and nobody has to remember it.
+    # Completed one millisecond later: that precedes all that follows the plan, and needs no record.
     if storage.stat(_requested_path(instant)) is not None:
         plan_content = plan.to_avro()
         write_instant(storage, Action.COMPACTION, instant, after(instant), COMPACT, stats, plan=plan_content)
@@ -278,16 +278,16 @@ def compact(
     lock: LockProvider | None = None,
     max_failures: int | None = MAX_FAILURES,
 ) -> list[CompactionResult]:
-    """Keep the metadata table small: finish pending compactions, then plan and run the one that is due.
+    """Keep the metadata table small: finish pending compactions, then plan and run one if it is due.
 
-    Then the file slices that no reader can need any more are deleted, and the metadata table's own
+    Afterwards file slices that no reader can need any more are deleted, and the metadata table's own
     timeline is archived.
 
     :param table: the table.
     :param settings: see :func:`schedule_compaction`.
     :param lock: the table lock, see :func:`run_compaction`; by the table's options when None.
-    :param max_failures: failures in a row after which compaction stops itself on the table; None never.
-    :return: one a compaction, the new one last; empty when nothing was due.
+    :param max_failures: failures in a row after which the table's compaction is stopped; None never stops it.
+    :return: one result for each compaction, the new one last; empty when nothing was due.
     :raises ServiceStoppedError: when compaction failed too often on this table.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -318,7 +318,7 @@ def _made_by(table: HudiTable) -> str | None:
 
 
 def _input(table: HudiTable) -> str:
-    """What the next compaction works on."""
+    """The input of the next compaction, by which failures in a row are counted."""
     pending = pending_compactions(table)
     return f"compaction {pending[0]}" if pending else log_head(table)
 
@@ -326,20 +326,20 @@ def _input(table: HudiTable) -> str:
 def compact_when_due(
     table: HudiTable, sequence: int, *, every: int = 10, lock: LockProvider | None = None
 ) -> None:
-    """What follows a commit: at every so many it is looked whether a compaction is due.
+    """Compact the metadata table after a commit, if it is due. Two commits in ``every`` look whether it is.
 
-    A failure is logged, and of no other consequence: the commit is done.
+    A failure is only logged, because the commit is done.
 
     :param table: the table.
-    :param sequence: of the commit in the commit log.
+    :param sequence: the commit's position in the commit log.
     :param every: entries of the log between two looks.
     :param lock: see :func:`compact`.
     """
-    # Two in a row, so that a table whose commits and plans take turns is looked at too.
+    # Two positions in a row, so that looks do not always fall on plans where commits and plans alternate.
     if sequence % every > 1:
         return
     try:
-        # Two reads of small files and a listing; the plan lists every partition.
+        # This costs two reads of small files and a listing; a plan lists every partition.
         timeline = Timeline.load(metadata_storage(table.storage))
         if timeline.instants and (_is_due(table, timeline) or has_pending(timeline)):
             settings = replace(CompactionSettings.of(table.config), patience=_PATIENCE)
@@ -349,14 +349,14 @@ def compact_when_due(
 
 
 class _SliceChangedError(Exception):
-    """A file slice has other files than those that were planned."""
+    """A file slice has other files than those in the plan."""
 
 
 def _compact(
     storage: Storage, metadata_table: MetadataTable, operation: CompactionOperation, instant: str
 ) -> WriteStat:
     partition, file_id = operation.partition, operation.file_id
-    # A base file is whole when it is there: who comes second goes on behind.
+    # A base file that exists is complete, so a second executor goes on with the next file group.
     if (done := written_base_file(storage, partition, file_id, instant)) is not None:
         return done
     slices = {each.file_id: each for each in metadata_table.file_slices(partition)}
@@ -367,7 +367,7 @@ def _compact(
 
 
 def _is_dropped(table: HudiTable, operation: CompactionOperation, instant: str) -> bool:
-    """Whether an index has been dropped since it was planned to compact it, and perhaps built again."""
+    """Whether the index of an operation was dropped after the plan, and perhaps built again."""
     config = HudiTable.at(table.storage).config
     if operation.partition not in config.metadata_partitions:
         return True
@@ -394,7 +394,7 @@ def _requested_path(instant: str) -> str:
 
 
 def _result(storage: Storage, instant: str) -> CompactionResult | None:
-    """What a compaction says of itself once it has completed."""
+    """The result of a completed compaction; None while it is pending, or where there is none."""
     found = Timeline.load(storage).find(instant)
     if found is not None and found.state is State.COMPLETED:
         content = archived_content(storage, found)

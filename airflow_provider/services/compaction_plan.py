@@ -1,7 +1,7 @@
-"""Planning a compaction: which file groups get a base file that says what their log files say.
+"""Compaction plans: which file groups get a base file that includes their log files.
 
-The plan is Hudi's own (``HoodieCompactionPlan``). Nothing here knows whose file groups they are: those of
-the metadata table now, those of a merge-on-read table as well.
+The plan is Hudi's own (``HoodieCompactionPlan``). This module serves the metadata table and merge-on-read
+tables alike.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ _OURS = "airflow_provider"
 
 _MIB = 1024 * 1024
 
-_SMALL_SHARE = 0.1  # of a base file
+_SMALL_SHARE = 0.1  # of the base file's bytes
 
 
 @dataclass(frozen=True)
 class CompactionSettings:
-    """When a compaction is due, and of what.
+    """When a compaction is due, and for which file groups.
 
     :param max_delta_commits: deltacommits since the last compaction after which another is due.
-    :param log_file_size_threshold: bytes that the log files of a file group must have; smaller ones stay
-        (Hudi's ``LogFileSizeBasedCompactionStrategy``). 0 for every file group that has any.
-    :param patience: deltacommits for which log files may wait that are small beside their base file, because
-        all of it is written again for them; counted from when that was built. 0: they do not wait.
+    :param log_file_size_threshold: bytes that the log files of a file group must have; a group with less is
+        left alone (Hudi's ``LogFileSizeBasedCompactionStrategy``). 0 selects every group with a log file.
+    :param patience: number of deltacommits for which log files wait when they are small beside their base
+        file, because a compaction rewrites all of it; counted from the base file's completion. With 0 they
+        do not wait.
     """
 
     max_delta_commits: int = _DEFAULTS[MAX_DELTA_COMMITS]
@@ -51,13 +52,13 @@ class CompactionSettings:
         max_delta_commits: int | None = None,
         log_file_size_threshold: int | None = None,
     ) -> CompactionSettings:
-        """The settings of a table, where nobody gives others.
+        """The settings of a table; arguments precede its properties.
 
-        :param config: the table's configuration, with ``hoodie.metadata.compact.max.delta.commits`` and
-            ``hoodie.compaction.logfile.size.threshold`` perhaps.
-        :param max_delta_commits: instead of the table's.
-        :param log_file_size_threshold: instead of the table's.
-        :raises InvalidInputError: when a number cannot work.
+        :param config: the table's configuration, which may contain
+            ``hoodie.metadata.compact.max.delta.commits`` and ``hoodie.compaction.logfile.size.threshold``.
+        :param max_delta_commits: replaces the table's value.
+        :param log_file_size_threshold: replaces the table's value.
+        :raises InvalidInputError: when a number is out of range.
         """
         return cls(
             _number(config, MAX_DELTA_COMMITS, max_delta_commits, least=1),
@@ -67,15 +68,15 @@ class CompactionSettings:
 
 @dataclass(frozen=True)
 class CompactionOperation:
-    """What happens to one file group.
+    """The compaction of one file group.
 
     :param partition: its partition.
     :param file_id: its id.
-    :param base_instant: requested time of the instant of its base file; of its first log file where it has
-        none yet.
+    :param base_instant: requested time of the base file's instant; of the first log file's instant where the
+        group has no base file yet.
     :param base_file: name of its base file.
-    :param log_files: names of the log files that go into the new one, in the order in which they count.
-    :param log_bytes: bytes of these.
+    :param log_files: names of the log files to merge, in the order in which they count.
+    :param log_bytes: bytes of the log files.
     :param base_bytes: bytes of the base file.
     """
 
@@ -89,7 +90,7 @@ class CompactionOperation:
 
     @classmethod
     def of(cls, file_slice: MetadataFileSlice) -> CompactionOperation | None:
-        """What there is to do for a file slice; None where it has no log file."""
+        """The operation for a file slice; None where the slice has no log file."""
         base, logs = file_slice.base_file, file_slice.log_files
         if not logs:
             return None
@@ -105,10 +106,10 @@ class CompactionOperation:
         )
 
     def is_of(self, file_slice: MetadataFileSlice, instant: str) -> bool:
-        """Whether a file slice still has exactly the files that were planned.
+        """Whether a file slice still has exactly the files of the plan.
 
-        :param file_slice: of the same file group.
-        :param instant: requested time of the compaction: log files of later ones stay.
+        :param file_slice: a slice of the same file group.
+        :param instant: requested time of the compaction; log files of later instants are ignored.
         """
         base = file_slice.base_file
         logs = {_name(each.path) for each in file_slice.log_files if each.completion_time <= instant}
@@ -117,23 +118,23 @@ class CompactionOperation:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """What a compaction is going to do.
+    """The plan of a compaction.
 
-    :param operations: one a file group.
+    :param operations: one operation for each file group.
     """
 
     operations: tuple[CompactionOperation, ...]
 
     def file_groups(self, folder: str = "") -> frozenset[FileGroupId]:
-        """The file groups that it rewrites.
+        """The file groups that the compaction rewrites.
 
-        :param folder: where the table with the file groups lies, relative to the one whose log has the plan.
+        :param folder: path of the table with the file groups, relative to the table whose log has the plan.
         """
         found = ((f"{folder}/{each.partition}".lstrip("/"), each.file_id) for each in self.operations)
         return frozenset(FileGroupId(*each) for each in found)
 
     def to_dict(self) -> dict[str, Any]:
-        """How much there is to do, JSON-able."""
+        """The amount of work, JSON-able."""
         return {
             "partitions": sorted({each.partition for each in self.operations}),
             "file_groups": len(self.operations),
@@ -153,7 +154,7 @@ class CompactionPlan:
 
     @classmethod
     def from_avro(cls, content: bytes) -> CompactionPlan | None:
-        """Read a requested instant; None where another Hudi writer made the plan, which carries it out.
+        """Read a requested instant. None for a plan of another Hudi writer, which executes it itself.
 
         :raises CorruptTableError: when it is not an Avro file.
         """
@@ -166,11 +167,11 @@ class CompactionPlan:
 def plan_compaction(
     slices: Iterable[MetadataFileSlice], timeline: Timeline, settings: CompactionSettings
 ) -> CompactionPlan | None:
-    """Choose what to compact.
+    """Choose the file groups to compact.
 
     :param slices: the newest slice of each file group that may be compacted.
-    :param timeline: of the table whose file groups these are.
-    :param settings: which of them are.
+    :param timeline: timeline of the table with these file groups.
+    :param settings: which file groups are due.
     :return: None when there is nothing to compact.
     """
     done = [i.completion_time or "" for i in timeline.commits() if i.action is Action.DELTA_COMMIT]
@@ -179,7 +180,7 @@ def plan_compaction(
         operation = CompactionOperation.of(file_slice)
         if operation is None or operation.log_bytes < settings.log_file_size_threshold:
             continue
-        # While an index is built its log files cannot be compacted: that is no waiting.
+        # The wait begins when the index is built: before that its log files cannot be compacted.
         built = timeline.find(operation.base_instant)
         since = max(file_slice.log_files[0].completion_time, (built and built.completion_time) or "")
         waited = sum(completion_time >= since for completion_time in done)
@@ -193,7 +194,7 @@ def delta_commits_since(timeline: Timeline) -> int:
     """Deltacommits that completed after the last compaction was planned
     (``CompactionUtils.getDeltaCommitsSinceLatestCompaction``).
 
-    :param timeline: of the table whose file groups are compacted.
+    :param timeline: timeline of the table with the file groups.
     """
     compactions = (i.requested_time for i in timeline.commits() if i.action is Action.COMMIT)
     last = max(compactions, default="")
@@ -203,9 +204,9 @@ def delta_commits_since(timeline: Timeline) -> int:
 
 
 def has_pending(timeline: Timeline) -> bool:
-    """Whether a compaction is planned or under way, of whichever Hudi writer: then there is no other.
+    """Whether any Hudi writer has planned or begun a compaction: then no other may begin.
 
-    :param timeline: of the table whose file groups are compacted.
+    :param timeline: timeline of the table with the file groups.
     """
     return any(i.action is Action.COMPACTION and i.state is not State.COMPLETED for i in timeline.pending())
 

@@ -1,4 +1,4 @@
-"""Undoing what died, now, without waiting for the next writer."""
+"""Rollback of dead writers now, instead of by the next writer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FailedWrites:
-    """What was undone, or is to be undone.
+    """The rollbacks and deletions that were done, or are due.
 
     :param rolled_back: requested times of the instants of dead writers.
-    :param deleted: data files of long-reverted rewrites, relative to the table.
-    :param alive: requested times of the instants that are left alone, because their writers live.
+    :param deleted: data files of rewrites that were reverted long ago, relative to the table.
+    :param alive: requested times of instants that stay, because their writers are alive.
     """
 
     rolled_back: list[str]
@@ -30,7 +30,7 @@ class FailedWrites:
     alive: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same, JSON-able."""
+        """The result as a JSON-able dict."""
         return asdict(self)
 
 
@@ -41,22 +41,22 @@ def rollback_failed_writes(
     reverted_after: float | None = DAY,
     dry_run: bool = False,
 ) -> FailedWrites:
-    """Roll back the writers whose heartbeat expired, and delete the files of long-reverted rewrites.
+    """Roll back the writers whose heartbeat expired, and delete the files of rewrites reverted long ago.
 
-    Every writer does the first when it begins, so this is for tables that are written to seldom.
+    Every writer rolls back dead writers when it begins, so this is for tables with few writes.
 
     :param table: the table.
-    :param metastore: the one in which the table is registered: its transactions that timed out are ended,
-        and what those wrote that were aborted is undone.
-    :param reverted_after: seconds that a revert has to be over before the files of the rewrite that it
-        undid are deleted: longer than any query runs; None deletes none.
-    :param dry_run: whether only to tell what there is to be done; of transactions nothing is told.
+    :param metastore: the metastore in which the table is registered. Its expired transactions are aborted,
+        and writes of its aborted transactions are undone.
+    :param reverted_after: seconds that a revert has to be past before the files of the reverted rewrite are
+        deleted: longer than any query runs; None deletes none.
+    :param dry_run: True only reports what is due on the table; it does not report transactions.
     :raises UnsupportedTableError: when this package does not write such a table.
     :raises TableError: when a write of an aborted transaction cannot be undone.
     """
     table.check_writable()
     if metastore is not None and not dry_run:
-        # Imported here: a table that is in no metastore needs no database.
+        # Imported here: a table without a metastore needs no database.
         from airflow_provider.concurrency.transactions.recovery import recover_transactions
         from airflow_provider.concurrency.transactions.transactions import settle_transactions
 

@@ -1,4 +1,4 @@
-"""The columns that a metastore keeps of a table, brought to those that the table has."""
+"""A table's columns in the metastore, and their update from the table."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ log = logging.getLogger(__name__)
 
 
 def follow_columns(metastore: AnyMetastore, database: str, name: str, table: HudiTable) -> bool:
-    """Tell a metastore of the columns that a table has got, and of their new types, names and remarks.
+    """Update the metastore with a table's new columns, and with new types, names and comments.
 
-    What the metastore says beside that stays: Hudi's own columns, and remarks on columns of which the table
-    has none.
+    Hudi's own columns stay, and so do the metastore's comments on columns that the table has no comment
+    for.
 
     :param metastore: the metastore.
     :param database: the table's database there.
     :param name: its name there.
     :param table: the table.
-    :return: whether there was something to tell.
+    :return: whether the metastore was changed.
     :raises NoSuchObjectError: when the metastore does not know the table.
     :raises MetastoreUnavailableError: when it cannot be reached.
     """

@@ -1,9 +1,9 @@
-"""Restore: taking a table back to an earlier commit, all later ones undone at once.
+"""Restore: it takes a table back to an earlier commit and undoes all later ones at once.
 
-One entry of the commit log says which commits are undone; from then on they are no commits any more,
-and whoever was based on them loses at its own commit. What readers see is derived from the entry, newest
-commit first, by whoever finds it: so a restore that was killed is finished by the next writer, and
-every state in between is one in which the table has been before.
+One entry of the commit log names the commits to undo. From then on they are no commits any more, and a writer
+that is based on one loses at its own commit. What readers see is derived from the entry, newest commit first,
+by any process that finds the entry. So the next writer finishes a restore that was killed, and the table has
+been in every state in between before.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ from airflow_provider.table.timeline import (
 log = logging.getLogger(__name__)
 
 _PLANS = frozenset({Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION})
-"""Actions that rest on the snapshot that they were planned on. A clean does not, nor an indexing."""
+"""Actions that depend on the snapshot of their plan. A clean does not, nor does an indexing."""
 
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """What a restore undoes.
+    """The commits that a restore undoes.
 
-    :param back_to: the commit after which the table is as it was.
+    :param back_to: the commit whose snapshot the restore brings back.
     :param undone: later commits, the newest first.
     :param files: their data files, by instant.
     """
@@ -73,7 +73,7 @@ class RestorePlan:
     files: Mapping[str, tuple[FileStatus, ...]]
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan for people and for machines, JSON-able."""
+        """The plan as a JSON-able dict, for people and for machines."""
         files = [file for each in self.files.values() for file in each]
         return {
             "back_to": self.back_to.requested_time,
@@ -85,11 +85,11 @@ class RestorePlan:
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """What a restore did.
+    """The result of a restore.
 
     :param instant: requested time; None when there was nothing to undo.
     :param completion_time: when it completed.
-    :param plan: what it undid.
+    :param plan: the commits that it undid.
     """
 
     instant: str | None
@@ -97,12 +97,12 @@ class RestoreResult:
     plan: RestorePlan
 
     def to_dict(self) -> dict[str, Any]:
-        """The result, JSON-able."""
+        """The result as a JSON-able dict."""
         return {"instant": self.instant, "completion_time": self.completion_time, **self.plan.to_dict()}
 
 
 def plan_restore(table: HudiTable, to: str) -> RestorePlan:
-    """What a restore would undo, and whether it could now; nothing is written.
+    """The commits that a restore would undo, and whether it could do so now; nothing is written.
 
     :param table: the table.
     :param to: requested time of a commit, which is also that of its savepoint.
@@ -119,10 +119,10 @@ def plan_restore(table: HudiTable, to: str) -> RestorePlan:
 
 
 def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> RestoreResult:
-    """Take a table back to a commit: whatever completed after it is undone, and its files are deleted.
+    """Take a table back to a commit: all commits that completed later are undone, and their files deleted.
 
-    Dead writers and plans that nobody carries out are rolled back first; a writer that lives is in the
-    way. A commit that is undone cannot be had back.
+    Dead writers are rolled back first, and so are plans that nobody executes. A live writer blocks the
+    restore. An undone commit cannot be brought back.
 
     :param table: the table.
     :param to: requested time of a commit, which is also that of its savepoint.
@@ -131,7 +131,7 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
     :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
     :raises TableError: when a later savepoint, an open transaction or the archive is in the way, or the
         oldest commit of the active timeline would be undone.
-    :raises WriteConflictError: when a writer lives.
+    :raises WriteConflictError: when a writer is alive.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table, or its storage moves no
         file in one step, so that a commit could not be undone for good.
@@ -146,7 +146,7 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
             location=storage.root,
         )
     archived = commit_log.archived(publish_head(storage, commit_log))
-    _plan(storage, table.timeline(), archived, to)  # before anything is rolled back for it
+    _plan(storage, table.timeline(), archived, to)  # checked before anything is rolled back
     _end_pending(table)
     plan = RestorePlan(Instant(to, Action.COMMIT, State.COMPLETED), (), {})
 
@@ -184,7 +184,7 @@ def _plan(storage: Storage, timeline: Timeline, archived: str, to: str) -> Resto
         )
     first = min(commit.requested_time for commit in commits)
     if first in {commit.requested_time for commit in undone}:
-        # Readers take what is older than the timeline for committed (Hudi's rule).
+        # Readers take commits that are older than the timeline for committed (Hudi's rule).
         raise TableError(
             f"{told}: commit {first}, which completed later, is its oldest active one; choose it, or "
             "a later one",
@@ -200,7 +200,7 @@ def _plan(storage: Storage, timeline: Timeline, archived: str, to: str) -> Resto
             clean=clean.requested_time,
         )
     files: dict[str, list[FileStatus]] = {commit.requested_time: [] for commit in undone}
-    # With those that the index `files` lists and that a clean has deleted: it lists them no more after this.
+    # Includes files that a clean has deleted and that the index `files` lists: then it lists none.
     for status in chain(*there_and_gone(storage)) if undone else ():
         parsed = parse_data_file_name(status.name)
         if parsed and parsed[2] in files:
@@ -228,7 +228,7 @@ def _check_nothing_in_the_way(
 
 
 def _end_pending(table: HudiTable) -> None:
-    """Roll back dead writers, and plans that nobody carries out. A live writer is an error."""
+    """Roll back dead writers, and plans that nobody executes. A live writer is an error."""
     rollback_dead_writers(table)
     for pending in pending_instants(table):
         if not pending.alive and pending.action in _PLANS:
@@ -261,7 +261,7 @@ def _entry(storage: Storage, moment: Moment, plan: RestorePlan, started: float) 
 
 
 def _change(storage: Storage, timeline: Timeline, plan: RestorePlan, after: FileSystemView) -> FileChanges:
-    """What it changes in the indexes."""
+    """The changes of the indexes."""
     before = FileSystemView(storage, timeline)
     effects = [effect_of(storage, timeline, commit) for commit in plan.undone]
     touched = frozenset[FileGroupId]().union(*(each.written | each.replaced for each in effects))

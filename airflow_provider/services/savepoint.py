@@ -1,7 +1,7 @@
-"""Savepoints: a commit whose snapshot is kept, whatever is cleaned (Hudi's ``savepoint`` action).
+"""Savepoints: the snapshot of a commit is kept in spite of cleans (Hudi's ``savepoint`` action).
 
 A savepoint has the requested time of its commit, and names the data files of that snapshot. It is an entry
-of the commit log, so that it comes before or after a clean's plan, and never into one.
+of the commit log, so it comes before or after a clean's plan, and never in the middle of one.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Savepoint:
-    """A commit that is kept.
+    """A commit whose snapshot is kept.
 
     :param instant: requested time of the commit.
     :param completion_time: when the savepoint was made.
     :param created_by: who made it.
     :param comments: why.
-    :param files: how many data files it keeps.
+    :param files: number of data files that it keeps.
     """
 
     instant: str
@@ -56,7 +56,7 @@ class Savepoint:
     files: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The savepoint, JSON-able."""
+        """The savepoint as a JSON-able dict."""
         return {
             "instant": self.instant,
             "completion_time": self.completion_time,
@@ -69,24 +69,24 @@ class Savepoint:
 def create_savepoint(
     table: HudiTable, instant: str | None = None, *, comments: str = "", lock: LockProvider | None = None
 ) -> Savepoint:
-    """Keep the snapshot of a commit until the savepoint is deleted; doing it again changes nothing.
+    """Keep the snapshot of a commit until the savepoint is deleted; a second call changes nothing.
 
     :param table: the table.
     :param instant: requested time of the commit; the one that completed last when None.
     :param comments: why, for people.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
-    :raises NoSuchInstantError: when there is no such commit on the active timeline, or somebody has deleted
-        its savepoint in this moment.
-    :raises SnapshotUnavailableError: when a clean has deleted files of it, or is about to, or when a commit
-        that completed later was archived and other Hudi readers show files of it as of then.
-    :raises TableError: when its snapshot shows something of an open transaction, which may yet be undone.
+    :raises NoSuchInstantError: when there is no such commit on the active timeline, or another process has
+        deleted its savepoint at this moment.
+    :raises SnapshotUnavailableError: when a clean has deleted files of the snapshot, or is about to; or when
+        a commit that completed later was archived, and other Hudi readers show its files in the snapshot.
+    :raises TableError: when the snapshot shows a write of an open transaction, which may yet be undone.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
     storage, owner = table.storage, describe_owner()
-    # A name of its own: the commit's writer, or another one who keeps the same commit, may stand still before
-    # it moves theirs.
+    # The staged file has a unique name: the commit's writer, or another savepoint of the same commit, may be
+    # paused before it moves its own file.
     name, staged = uuid.uuid4().hex, set[str]()
     kept: list[Instant] = []
 
@@ -140,7 +140,7 @@ def find_savepoint(table: HudiTable, instant: str) -> Savepoint | None:
 
 
 def delete_savepoint(table: HudiTable, instant: str) -> None:
-    """Let the snapshot of a commit be cleaned again, as the policy says.
+    """Delete a savepoint, so that cleans may delete its files again by their policy.
 
     :param table: the table.
     :param instant: requested time of the commit.
@@ -156,12 +156,12 @@ def delete_savepoint(table: HudiTable, instant: str) -> None:
         raise NoSuchInstantError(
             f"table {storage.root}: there is no savepoint {instant}; there are: {known}", instant=instant
         )
-    # First what somebody who died while publishing it has left: it could be brought back from there.
+    # First delete what a dead publisher left: the savepoint could be restored from there.
     for entry in CommitLog(storage).about(instant):
         if isinstance(entry, SavepointEntry) and entry.metadata_path is not None:
             storage.delete(entry.metadata_path)
     storage.delete(instant_path(found))
-    storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # another Hudi writer's
+    storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # of another Hudi writer
     storage.sync()
 
 
@@ -231,7 +231,7 @@ def _content(
 
 
 def _others_view(storage: Storage, archived: str, moment: str) -> FileSystemView:
-    """What other Hudi readers show as of a moment: with all that is archived, and by the index `files`."""
+    """The view of other Hudi readers as of a moment: with all archived instants, and by the index `files`."""
 
     def is_shown(instant: Instant) -> bool:
         return (instant.completion_time or "") <= moment or instant.requested_time <= archived

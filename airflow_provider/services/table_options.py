@@ -1,4 +1,4 @@
-"""The options that a table keeps for everybody who works on it: shown, and changed."""
+"""The options that a table stores for all its writers and services: how to list and change them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _METADATA_TABLE = "hoodie.metadata.enable"
 
 
 def describe_options(table: HudiTable) -> list[dict[str, Any]]:
-    """What holds for a table, by every option that is known.
+    """The value in effect of every known option.
 
     :param table: the table.
-    :return: JSON-able, one an option: ``option``, ``value`` as Hudi writes it (None where nothing holds),
-        ``from`` (``table``, ``default`` or None) and ``topic``. A secret is not shown.
-    :raises InvalidInputError: when the table's properties hold an option that cannot be.
+    :return: JSON-able, one dict for each option: ``option``, ``value`` as Hudi writes it (None without a
+        value), ``from`` (``table``, ``default`` or None) and ``topic``. Secrets are hidden.
+    :raises InvalidInputError: when the table's properties contain an invalid option.
     """
     values = table.hudi_options.values
     return [_described(option, values) for option in OPTIONS.values()]
@@ -36,19 +36,19 @@ def change_options(
     unset: Collection[str] = (),
     lock: LockProvider | None = None,
 ) -> HudiTable:
-    """Change options that a table keeps. They hold for every process that opens the table from now on.
+    """Change options that a table stores. They are in effect for every process that opens the table later.
 
     :param table: the table.
     :param given: new values, by Hudi's names.
-    :param unset: names of options for which the default is to hold again.
-    :param lock: the table lock, as the options say it now; :func:`~airflow_provider.locks.default_lock`
+    :param unset: names of options that return to their defaults.
+    :param lock: the table lock by the present options; :func:`~airflow_provider.locks.default_lock`
         when None.
     :return: the table with its new options.
-    :raises UnknownOperationError: when an option is not known; names the nearest one that is.
-    :raises InvalidInputError: when a value is not what its option takes, options would contradict each
-        other, or it cannot be changed now: the lock while somebody writes, or no metadata table as long as
-        it holds indexes.
-    :raises MissingColumnError: when an option names a column that the table has not got.
+    :raises UnknownOperationError: when an option is unknown; the message names the nearest known one.
+    :raises InvalidInputError: when a value is not valid for its option, options contradict each other, or an
+        option cannot be changed now: the lock while a writer is alive, or the metadata table while it holds
+        indexes.
+    :raises MissingColumnError: when an option names a column that the table does not have.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -71,7 +71,7 @@ def change_options(
         HudiOptions.of_properties(properties).check(with_defaults=True)
         _check_can_change(table, config, new, {*gone, *new.values})
         storage.put(PROPERTIES_PATH, dump_properties(properties).encode())
-        # If this one stood still before it wrote, the log has gone on.
+        # If this writer was paused before it wrote, the log has gone on.
         later = commit_log.newest()
         if later != before:
             changed = _indexes_of(before) ^ _indexes_of(later)
@@ -80,7 +80,7 @@ def change_options(
 
 
 def _indexes_of(entry: LogEntry | None) -> set[tuple[str, bool]]:
-    """The indexes that there are by an entry of the log, and whether each is complete."""
+    """The indexes of the table by an entry of the log, and whether each is complete."""
     return {(each.partition, each.is_complete) for each in (entry.indexes if entry else None) or ()}
 
 

@@ -1,16 +1,16 @@
-"""Upgrading a copy-on-write table of version 6 or 8 to 9, the version that is written here, and back to 8.
+"""Upgrade of a copy-on-write table of version 6 or 8 to 9, which this package writes, and downgrade to 8.
 
-No data file is touched. From version 6 on the timeline moves: its files get a folder and names of their
-own, commit metadata becomes Avro, and the archive becomes an LSM history. Version 6 keeps no completion
-times; as its readers order commits by their requested times, these become the completion times, so that
-every checkpoint and every ``as of`` means what it meant.
+No data file is touched. From version 6 on the timeline moves: its files get a folder and new names, commit
+metadata becomes Avro, and the archive becomes an LSM history. Version 6 keeps no completion times. Its
+readers order commits by their requested times, so these become the completion times, and every checkpoint and
+every ``as of`` keeps its meaning.
 
-A metadata table goes, both ways, as versions keep different ones (so it does in Hudi): first the properties
-by which it is read, then its files. Indexes can be built anew afterwards.
+Both ways delete the metadata table, as Hudi does, because its versions differ: first the properties by which
+readers find it, then its files. Indexes can be built again afterwards.
 
-The properties are the switch, put in one step after the new timeline is there. Before it the table is of
-the old version, after it of the new one; what a crash leaves, the next run removes. What the properties
-are follows Hudi's ``SevenToEightUpgradeHandler``, ``EightToNineUpgradeHandler`` and
+The properties are the switch, put in one step after the new timeline exists. Before that step the table is of
+the old version, after it of the new one; the next run removes what a crash leaves. The rules for the
+properties are those of Hudi's ``SevenToEightUpgradeHandler``, ``EightToNineUpgradeHandler`` and
 ``NineToEightDowngradeHandler``.
 """
 
@@ -68,7 +68,7 @@ _DEFAULT_PAYLOADS = {
     COMMIT_TIME: "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
     EVENT_TIME: "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
 }
-# What versions 8 and 9 do not know any more.
+# Properties that versions 8 and 9 do not know any more.
 _GONE = (
     PAYLOAD,
     "hoodie.compaction.record.merger.strategy",
@@ -79,13 +79,13 @@ _GONE = (
 
 @dataclass(frozen=True)
 class VersionChange:
-    """What became of a table's version.
+    """The change of a table's version.
 
-    :param location: of the table.
-    :param before: the version that it had.
-    :param after: the version that it has now.
-    :param instants: instants that were written in another layout.
-    :param dropped_indexes: that the table had, and has to be given anew.
+    :param location: location of the table.
+    :param before: the old version.
+    :param after: the new version.
+    :param instants: number of instants that were written in the new layout.
+    :param dropped_indexes: indexes that the table had, and that have to be built again.
     """
 
     location: str
@@ -108,14 +108,14 @@ class VersionChange:
 def upgrade(
     location: str, *, storage_options: Mapping[str, Any] | None = None, lock: LockProvider | None = None
 ) -> VersionChange:
-    """Make a table of version 6 or 8 one of version 9. Done again, it changes nothing.
+    """Bring a table of version 6 or 8 to version 9. A second call changes nothing.
 
     :param location: absolute path or URL of the table.
     :param storage_options: keyword arguments of the fsspec file system.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None. All other writers
         of the table have to be stopped, or to take the same lock.
-    :raises UnsupportedTableError: for a merge-on-read table, one whose rows are merged by a class of its
-        own, or whose keys would become others.
+    :raises UnsupportedTableError: for a merge-on-read table, for a table with a merger class of its own, or
+        when record keys would change.
     :raises TableError: when a write is in flight, or a plan is pending.
     :raises NotATableError: when there is no table.
     :raises LockTimeoutError: when the table lock could not be had in time.
@@ -146,9 +146,9 @@ def upgrade(
 def downgrade(
     location: str, *, storage_options: Mapping[str, Any] | None = None, lock: LockProvider | None = None
 ) -> VersionChange:
-    """Make a table of version 9 one of version 8, for readers and writers that know no later one.
+    """Bring a table of version 9 to version 8, for readers and writers that know no later version.
 
-    It cannot be written here any more until it is upgraded again. Done again, it changes nothing.
+    This package cannot write it until it is upgraded again. A second call changes nothing.
 
     :param location: absolute path or URL of the table.
     :param storage_options: keyword arguments of the fsspec file system.
@@ -230,7 +230,7 @@ def _without_indexes(config: TableConfig) -> TableConfig:
 
 
 def _remove_metadata_table(storage: Storage) -> None:
-    """Delete what no property names any more; the commit log of a table that was of version 9 does not."""
+    """Delete the metadata table's files, which no property names any more. The commit log stays."""
     for status in storage.list(METADATA_FOLDER, recursive=True):
         storage.delete(status.path)
     storage.delete(DEFINITIONS_PATH)
@@ -262,13 +262,13 @@ def _properties_of_9(config: TableConfig) -> dict[str, str]:
 
 
 def _properties_of_8(config: TableConfig) -> dict[str, str]:
-    _ = MergeSemantics.of(config)  # with its refusals
+    _ = MergeSemantics.of(config)  # raises for unsupported merge semantics
     payload = config.raw.get(LEGACY_PAYLOAD)
     gone = {"hoodie.table.format", _ORDERING, LEGACY_PAYLOAD}
     mode = config.raw.get(MERGE_MODE) or (EVENT_TIME if config.ordering_fields else COMMIT_TIME)
     strategy = _STRATEGY_OF.get(mode, _PAYLOAD_STRATEGY)
     if payload is not None and (by_payload := properties_of_payload(payload)):
-        # There the class itself merges, and says what these properties say.
+        # In version 8 the payload class itself merges, and implies these properties.
         gone |= set(by_payload)
         mode, strategy = "CUSTOM", _PAYLOAD_STRATEGY
     kept = {name: value for name, value in config.raw.items() if name not in gone}
@@ -297,7 +297,7 @@ def _switch(storage: Storage, config: TableConfig) -> None:
 
 
 def _move_timeline(storage: Storage) -> int:
-    """Write all instants of layout 1 in layout 2, the archived ones too, beside what is there."""
+    """Write all instants of layout 1 in layout 2, including archived ones, beside the present files."""
     instants = _layout_1(storage)
     clusterings = {
         each.requested_time
@@ -334,7 +334,7 @@ def _as_avro(content: bytes, instant: Instant) -> bytes:
 
 
 def _remove_layout_1(storage: Storage) -> None:
-    """Delete what the table has no more use for once it is of layout 2."""
+    """Delete the files that a table of layout 2 does not use any more."""
     for instant in _layout_1(storage):
         storage.delete(instant_path(instant))
     for path in archive_paths(storage):

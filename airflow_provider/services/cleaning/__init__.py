@@ -1,6 +1,6 @@
-"""Cleaning: which file slices no reader needs any more, and their deletion, also in the metadata table.
+"""Cleaning: it finds file slices that no reader needs any more and deletes them, also in the metadata table.
 
-The decision is ``clean_plan``, a function of the timeline; ``cleaning`` carries it out and may be repeated.
+``clean_plan`` decides, as a function of the timeline; ``cleaning`` executes the plan and may be repeated.
 """
 
 from airflow_provider.services.cleaning.clean_plan import CleanPlan

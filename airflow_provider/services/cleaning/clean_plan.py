@@ -1,8 +1,9 @@
-"""What a clean deletes, what it keeps, and why: decided on one view, before anything is deleted.
+"""The plan of a clean: what it deletes, what it keeps, and why. One view decides before anything is deleted.
 
 A file slice is visible from its commit's completion until it is superseded: by the next slice of its file
-group, or when the group is taken out. So everybody who needs something says from which moment on, or
-which files (savepoints), and a slice goes when it was superseded before all those moments.
+group, or when the group is replaced. So each writer, reader and consumer names the moment from which on it
+needs snapshots, and each savepoint names files. A slice is deleted when it was superseded before all those
+moments.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _PLAN_VERSION = 2
 
 
 class Reason(StrEnum):
-    """Why a file goes."""
+    """Why a clean deletes a file."""
 
     SUPERSEDED = "superseded by a later slice"
     REPLACED = "of a file group that was taken out"
@@ -79,9 +80,9 @@ class FileToDelete:
 
 @dataclass(frozen=True)
 class Held:
-    """What somebody holds back that would go otherwise.
+    """Files that would be deleted if somebody did not need them.
 
-    :param by: who, for people. A file that several hold is counted for each.
+    :param by: who needs them, for people. A file that several need is counted for each.
     :param files: how many files.
     :param size: bytes.
     """
@@ -95,16 +96,16 @@ class Held:
 class CleanPlan:
     """The files that a clean deletes, and the superseded ones that it keeps for somebody.
 
-    :param retention: by which it was made.
-    :param files: that go, by path.
-    :param held: who holds back what.
-    :param retained_files: superseded files that the policy keeps.
-    :param earliest_commit_to_retain: from which commit on every snapshot stays; None with
+    :param retention: the retention that made the plan.
+    :param files: the files to delete, by path.
+    :param held: the files that are kept, and for whom.
+    :param retained_files: number of superseded files that the policy keeps.
+    :param earliest_commit_to_retain: the commit from which on every snapshot stays; None with
         KEEP_LATEST_FILE_VERSIONS, and for a table without a commit.
-    :param expired_consumers: names of those for which nothing is kept any more.
+    :param expired_consumers: names of expired consumers, for which nothing is kept any more.
     :param last_completed: requested time of the newest commit.
-    :param savepoints: requested times of the commits that are kept.
-    :param orphaned_instants: instants of no commit, of which files go.
+    :param savepoints: requested times of the commits that savepoints keep.
+    :param orphaned_instants: instants without a commit, whose files the clean deletes.
     """
 
     retention: Retention
@@ -119,16 +120,16 @@ class CleanPlan:
 
     @property
     def size(self) -> int:
-        """Bytes that are freed."""
+        """Number of bytes that the clean frees."""
         return sum(file.size for file in self.files)
 
     @property
     def file_groups(self) -> frozenset[FileGroupId]:
-        """File groups of which files go."""
+        """File groups that lose files."""
         return frozenset(file.file_group for file in self.files)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan for people and for machines, JSON-able."""
+        """The plan as a JSON-able dict, for people and for machines."""
         earliest = self.earliest_commit_to_retain
         return {
             "policy": str(self.retention.policy),
@@ -148,7 +149,7 @@ class CleanPlan:
         for file in self.files:
             named = {"filePath": storage.url(file.path), "isBootstrapBaseFile": False}
             by_partition.setdefault(file.file_group.partition_path, []).append(named)
-        # What the JVM must not archive, so that a savepoint can be restored.
+        # The JVM must not archive these, so that a savepoint can be restored.
         kept = (*self.savepoints, *([earliest.requested_time] if earliest else ()))
         record: dict[str, Any] = {
             "earliestInstantToRetain": earliest
@@ -183,10 +184,10 @@ def make_plan(
     """Decide which files a clean deletes. Writes nothing.
 
     :param storage: the table's storage.
-    :param found: what there is; from before the view was made.
-    :param view: the snapshot of now. Whoever comes to the table after it was made sees no less, so those
-        who need something are looked for after it.
-    :param reserved: file groups of pending plans, and what open transactions hold; left alone.
+    :param found: the table's files, listed before the view was made.
+    :param view: the present snapshot. A reader or writer that begins after the view was made sees at least
+        this snapshot, so the plan looks for those who need files after it.
+    :param reserved: file groups of pending plans and of open transactions; the plan leaves them alone.
     :param retention: what to keep.
     """
     return _Planner(storage, found, view, reserved, retention).plan()
@@ -200,7 +201,7 @@ _Groups = dict[FileGroupId, dict[str, list[FileStatus]]]
 class _Slice:
     """A file that was visible, at least for a time.
 
-    :param superseded: when it was, by completion time; None for what is live.
+    :param superseded: completion time of the commit that superseded it; None for a live file.
     :param versions_after: slices of its file group that are newer.
     """
 
@@ -227,7 +228,7 @@ class _Planner:
         self._now, self._zone = storage.clock(anew=True), timeline_zone(storage)
         self._commits = view.timeline.commits()
         self._completion = {i.requested_time: i.completion_time or "" for i in self._commits}
-        # What is older was archived, and superseded what it did before this, at the latest.
+        # Older instants are archived; they superseded their predecessors before this moment.
         self._starts = view.timeline.starts
         consumers = registered_consumers(storage)
         self._expired = tuple(consumer.name for consumer in consumers if consumer.is_expired)
@@ -279,7 +280,7 @@ class _Planner:
     def _writers(self) -> Iterator[tuple[str, str]]:
         heartbeats = observe(self._storage)
         for instant, heartbeat in sorted(heartbeats.items()):
-            # Also one whose heartbeat expired: until it is rolled back it may wake up.
+            # An expired writer counts too: it may wake up until it is rolled back.
             named = f"writer {instant} by {heartbeat.info.owner}"
             yield named, self._moment(heartbeat.info.base)
         for pending in self._view.timeline.pending():
@@ -298,14 +299,14 @@ class _Planner:
     def _savepoints(self) -> Iterator[tuple[str, frozenset[str]]]:
         for savepoint in self._view.timeline.savepoints():
             try:
-                said = decode(self._view.timeline.read(savepoint))["partitionMetadata"]
+                by_partition = decode(self._view.timeline.read(savepoint))["partitionMetadata"]
             except NoSuchInstantError:
-                continue  # deleted in this moment
+                continue  # another process has deleted it at this moment
             yield (
                 f"savepoint {savepoint.requested_time}",
                 frozenset(
                     f"{partition}/{name}".lstrip("/")
-                    for partition, one in said.items()
+                    for partition, one in by_partition.items()
                     for name in one["savepointDataFile"]
                 ),
             )
@@ -327,7 +328,7 @@ class _Planner:
         return (each.superseded or "") <= self._bound
 
     def _last_moment(self) -> str:
-        """What was superseded by this time is past all that the policy keeps."""
+        """The last moment that the policy gives up: it keeps nothing that was superseded by then."""
         number = self._retention.retained or 0
         if self._retention.policy is CleaningPolicy.KEEP_LATEST_BY_HOURS:
             return format_time(datetime.fromtimestamp(self._now, UTC) - timedelta(hours=number), self._zone)
@@ -344,7 +345,7 @@ class _Planner:
     # --- what there is --------------------------------------------------------------------
 
     def _files(self) -> tuple[list[_Slice], list[tuple[FileToDelete, str | None]]]:
-        """Slices, and files of no commit with who holds them."""
+        """File slices, and files without a commit with the reason to keep each, if there is one."""
         groups: _Groups = {}
         gone: _Groups = {}
         logs: _Groups = {}
@@ -372,7 +373,7 @@ class _Planner:
         return [*slices, *self._gone(gone, groups)], orphans
 
     def _gone(self, gone: _Groups, groups: _Groups) -> Iterator[_Slice]:
-        """Slices that the index `files` lists and that are gone. They supersede nothing."""
+        """Slices whose files the index `files` lists although they are gone. They supersede nothing."""
         found = [
             (group, each)
             for group, by_instant in gone.items()
@@ -383,7 +384,7 @@ class _Planner:
         live = {group for group, each in found if each.superseded is None}
         taken_out = replaced_by_archived(self._storage, live, self._view.shows) if live else ()
         for group, each in found:
-            if group in taken_out:  # so nobody can read it, whatever is kept
+            if group in taken_out:  # no reader can see it, whatever the policy keeps
                 file = replace(each.file, reason=Reason.REPLACED)
                 yield _Slice(file, superseded="", versions_after=each.versions_after)
             else:
@@ -395,7 +396,7 @@ class _Planner:
             return True
         if instant not in self._completed_since:
             commit = None
-            with suppress(NoSuchInstantError):  # undone in this moment
+            with suppress(NoSuchInstantError):  # it was undone at this moment
                 commit = find_commit(self._storage, self._view.timeline, instant)
             stats = commit[1].write_stats if commit else ()
             self._completed_since[instant] = frozenset(stat.path for stat in stats)
@@ -417,10 +418,10 @@ class _Planner:
     def _logged(
         self, group: FileGroupId, by_instant: Mapping[str, Iterable[FileStatus]], bases: Mapping[str, object]
     ) -> Iterator[_Slice]:
-        """Log files, which go with the base file of their slice."""
+        """Slices of log files: each log file is deleted with the base file of its slice."""
         replaced_at = self._view.replaced.get(group)
         for instant, statuses in by_instant.items():
-            # The slice of a log file is the newest that was requested before its instant completed.
+            # A log file belongs to the newest slice that was requested before its instant completed.
             later = sorted(base for base in bases if base > instant)
             if later:
                 completed = self._view.completed_at(instant)
@@ -445,7 +446,7 @@ class _Planner:
     def _leftovers(
         self, groups: Mapping[FileGroupId, Mapping[str, list[FileStatus]]]
     ) -> Iterator[tuple[FileToDelete, str | None]]:
-        """Second files of one slice, which a task wrote that outlived its job: they break readers."""
+        """Second files of one slice, from a task that outlived its job: they break readers."""
         doubles = Counter(
             instant for by in groups.values() for instant, files in by.items() if len(files) > 1
         )

@@ -1,8 +1,8 @@
 """Cleaning: deleting the files that nobody needs any more.
 
-The order is: the plan, by an entry in the commit log; then the deletions; then the entry that completes the
-clean. Nobody needs a file that a plan names, now or later. So any process may carry a plan out, at any
-time, also several at once. The next clean finishes one that was killed, and a clean needs no heartbeat.
+First the plan is put as an entry of the commit log; then files are deleted; then another entry completes the
+clean. Nobody needs a file that a plan names, now or later. So any process, or several, may execute a plan at
+any time. The next clean finishes one that was killed, and a clean needs no heartbeat.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ _OPERATION = "CLEAN"
 
 @dataclass(frozen=True)
 class CleanResult:
-    """What a clean did.
+    """The result of a clean.
 
     :param instant: requested time.
     :param completion_time: when it completed.
-    :param deleted: files that are gone.
-    :param failed: files that could not be deleted; the next clean tries again.
+    :param deleted: number of deleted files.
+    :param failed: number of files that could not be deleted; the next clean tries again.
     :param size: bytes freed.
-    :param earliest_commit_to_retain: from which commit on every snapshot stays; None where the policy
-        does not say.
+    :param earliest_commit_to_retain: the commit from which on every snapshot stays; None where the policy
+        names none.
     """
 
     instant: str
@@ -81,7 +81,7 @@ class CleanResult:
     earliest_commit_to_retain: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The result, JSON-able."""
+        """The result as a JSON-able dict."""
         return {
             "instant": self.instant,
             "completion_time": self.completion_time,
@@ -93,7 +93,7 @@ class CleanResult:
 
 
 def plan_clean(table: HudiTable, retention: Retention | None = None) -> CleanPlan:
-    """The files that a clean would delete now, why, and for whom others are kept. Writes nothing.
+    """The files that a clean would delete now, with reasons, and those it would keep. Writes nothing.
 
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
@@ -119,8 +119,8 @@ def schedule_clean(
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
-    :param on_plan: called with what was planned, also when there is nothing to delete; again when it had to
-        be planned again.
+    :param on_plan: called with each plan, also with an empty one; again when the plan has to be made
+        again.
     :return: requested time of the plan; None when there is nothing to delete.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -150,7 +150,7 @@ def schedule_clean(
 
 
 def pending_cleans(table: HudiTable) -> list[str]:
-    """Requested times of our cleans that have not completed; those of other Hudi writers are theirs.
+    """Requested times of our cleans that have not completed. Other Hudi writers finish their own.
 
     :param table: the table.
     """
@@ -160,7 +160,7 @@ def pending_cleans(table: HudiTable) -> list[str]:
 
 
 def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = None) -> CleanResult:
-    """Carry a planned clean out, or finish one that another process began. It may be done twice.
+    """Execute a planned clean, or finish one that another process began. A second execution is harmless.
 
     :param table: the table.
     :param instant: requested time of the plan.
@@ -185,7 +185,7 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
     gone = FileChanges(removed=tuple(sorted(set(planned_files(plan)) - failed)))
     with lock or default_lock(table):
         _put_completion(storage, planned, gone)
-    publish_head(storage, commit_log)  # before the staged files go: another one's entry needs them too
+    publish_head(storage, commit_log)  # before the staged files go: another process's entry needs them too
     storage.delete(staged)
     storage.delete(staged_path(instant))
     result = _result(table, instant)
@@ -205,14 +205,14 @@ def clean(
 ) -> list[CleanResult]:
     """Delete files that nobody needs any more: finish pending cleans, then plan and run a new one.
 
-    Dead writers are rolled back first, so that they hold nothing and their files go too.
+    Dead writers are rolled back first, so that they need no files and their own files are deleted too.
 
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :param on_plan: see :func:`schedule_clean`.
-    :param max_failures: failures in a row after which cleaning stops itself on the table; None never.
-    :return: one a clean, the new one last; empty when there was nothing to delete.
+    :param max_failures: failures in a row after which the table's cleaning is stopped; None never stops it.
+    :return: one result for each clean, the new one last; empty when there was nothing to delete.
     :raises ServiceStoppedError: when cleaning failed too often on this table.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -231,7 +231,7 @@ def clean(
 
 
 def _input(table: HudiTable) -> str:
-    """What the next clean works on."""
+    """The input of the next clean, by which failures in a row are counted."""
     pending = pending_cleans(table)
     return f"clean {pending[0]}" if pending else log_head(table)
 
@@ -254,7 +254,7 @@ def _delete(storage: Storage, paths: Iterable[str]) -> set[str]:
 
 
 def _may_be_there(storage: Storage, path: str) -> bool:
-    """Whether a file was not deleted: perhaps only the answer was lost."""
+    """Whether the file may still exist. If only the answer was lost, it is gone."""
     try:
         return storage.stat(path) is not None
     except OSError:
@@ -262,13 +262,13 @@ def _may_be_there(storage: Storage, path: str) -> bool:
 
 
 def _put_completion(storage: Storage, planned: Plan, change: FileChanges) -> None:
-    """Put the entry that completes a clean, unless somebody has, perhaps so long ago that it was archived."""
+    """Put the entry that completes a clean, unless it exists, perhaps in the archive already."""
     staged = StagedChange(storage, planned.instant)
 
     def decide(moment: Moment) -> Commit | None:
         if moment.fate_of(planned.instant) is not None:
             return None
-        _ = moment.timeline  # what another Hudi writer has completed comes before it
+        _ = moment.timeline  # completions of other Hudi writers come before this entry
         if not staged.is_for(moment.indexes):
             staged.stage(moment.indexes, lambda: change, moment.view)
         return Commit(
@@ -280,16 +280,16 @@ def _put_completion(storage: Storage, planned: Plan, change: FileChanges) -> Non
             owner=describe_owner(),
         )
 
-    with suppress(InstantRolledBackError):  # the same, while this one was at its put
+    with suppress(InstantRolledBackError):  # another process completed it during the put
         commit(storage, decide)
 
 
 def _metadata(plan: dict[str, Any], instant: str, failed: set[str], took: float) -> bytes:
-    """Hudi's ``HoodieCleanMetadata``. What somebody else deleted for this plan counts as well."""
+    """Hudi's ``HoodieCleanMetadata``. It counts files that another process deleted for this plan too."""
     partitions: dict[str, dict[str, Any]] = {}
     for path in planned_files(plan):
         partition, _, name = path.rpartition("/")
-        said = partitions.setdefault(
+        entry = partitions.setdefault(
             partition,
             {
                 "partitionPath": partition,
@@ -300,13 +300,13 @@ def _metadata(plan: dict[str, Any], instant: str, failed: set[str], took: float)
                 "isPartitionDeleted": False,
             },
         )
-        said["deletePathPatterns"].append(name)
-        said["failedDeleteFiles" if path in failed else "successDeleteFiles"].append(name)
+        entry["deletePathPatterns"].append(name)
+        entry["failedDeleteFiles" if path in failed else "successDeleteFiles"].append(name)
     earliest = plan["earliestInstantToRetain"]
     record = {
         "startCleanTime": instant,
         "timeTakenInMillis": round(took * 1000),
-        "totalFilesDeleted": sum(len(said["successDeleteFiles"]) for said in partitions.values()),
+        "totalFilesDeleted": sum(len(entry["successDeleteFiles"]) for entry in partitions.values()),
         "earliestCommitToRetain": earliest["timestamp"] if earliest else "",
         "lastCompletedCommitTimestamp": plan["lastCompletedCommitTimestamp"],
         "partitionMetadata": partitions,
@@ -318,11 +318,11 @@ def _metadata(plan: dict[str, Any], instant: str, failed: set[str], took: float)
 
 
 def _begun(storage: Storage, instant: str) -> bytes | None:
-    """The plan of a clean that is inflight now; None where it was archived, or never was."""
+    """Make the clean inflight and return its plan; None where it was archived, or never existed."""
     requested = instant_path(Instant(instant, Action.CLEAN, State.REQUESTED))
     try:
         content = storage.read(requested)
-        # From the plan, so that nothing is left of a clean that is archived in this moment.
+        # A link to the plan, so that no file stays of a clean that is archived at this moment.
         storage.link_if_absent(requested, instant_path(Instant(instant, Action.CLEAN, State.INFLIGHT)))
     except FileNotFoundError:
         return None
@@ -330,20 +330,20 @@ def _begun(storage: Storage, instant: str) -> bytes | None:
 
 
 def _result(table: HudiTable, instant: str) -> CleanResult | None:
-    """What a completed clean says of itself."""
+    """The result of a completed clean, from its metadata; None where it is pending or does not exist."""
     found = table.timeline().find(instant)
     if found is not None and found.state is not State.COMPLETED:
         return None
-    # It may be archived, also in this moment: its content is there before it leaves the timeline.
+    # It may be archived at this moment: the archive has its content before it leaves the timeline.
     kept = (found and archived_content(table.storage, found)) or find_archived(table.storage, instant)
     if kept is None or kept.instant.action is not Action.CLEAN:
         return None
-    said = decode(kept.metadata or b"")
+    metadata = decode(kept.metadata or b"")
     return CleanResult(
         instant,
         kept.instant.completion_time or "",
-        said["totalFilesDeleted"],
-        sum(len(each["failedDeleteFiles"]) for each in said["partitionMetadata"].values()),
-        int((said["extraMetadata"] or {}).get("bytes", 0)),
-        said["earliestCommitToRetain"] or None,
+        metadata["totalFilesDeleted"],
+        sum(len(each["failedDeleteFiles"]) for each in metadata["partitionMetadata"].values()),
+        int((metadata["extraMetadata"] or {}).get("bytes", 0)),
+        metadata["earliestCommitToRetain"] or None,
     )

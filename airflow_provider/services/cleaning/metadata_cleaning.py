@@ -1,4 +1,4 @@
-"""Keeping the metadata table small after a compaction: its old file slices and its old instants go.
+"""Cleaning and archival of the metadata table after a compaction.
 
 Both can be done at any time, by several at once, and again after a crash.
 """
@@ -41,9 +41,9 @@ _LAST = "9"  # sorts behind every instant time
 def superseded_files(table: HudiTable) -> list[MetadataFile]:
     """The files of the metadata table that no reader can need any more.
 
-    What the last compaction has superseded stays for readers that began before it completed; the next
-    one is not planned before that. Earlier slices stay as long as a writer or a reader with a lease lives
-    that began before the compaction was planned that came after the slice was superseded.
+    Slices that the last compaction has superseded stay for readers that began before it completed; the next
+    compaction is not planned before that. An earlier slice stays as long as a writer, or a reader with a
+    lease, is alive that began before the compaction after the slice's end was planned.
 
     :param table: the table; nothing is written to it.
     """
@@ -69,13 +69,13 @@ def delete_superseded(table: HudiTable) -> list[str]:
 def archive_metadata_timeline(table: HudiTable) -> list[str]:
     """Move instants of the metadata table that nobody needs any more into its archived timeline.
 
-    Readers take what is older than a timeline for committed. So what stays is
+    Readers take instants that are older than a timeline for committed. So these stay:
 
-    - whatever is on the table's own timeline, which archival leaves for as long as a dead writer may stand
-      still and wake up; or belongs to a writer in flight;
-    - the last compaction, and every instant that is pending;
+    - instants that are on the table's own timeline, which archival leaves for as long as a dead writer may be
+      paused and wake up, and instants of writers in flight;
+    - the last compaction, and every pending instant;
     - every instant with a log file in a file slice that is kept, and all that came after that slice's base
-      file: they say when their log files count.
+      file: they decide when their log files count.
 
     :param table: the table.
     :return: requested times of the instants archived.
@@ -88,13 +88,13 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
     bounds += [instant.requested_time for instant in table.timeline().instants[:1]]
     metadata_table = MetadataTable(storage)
     timeline, archived = Timeline.load(storage, archived_too=True), newest_archived(storage)
-    gone = []  # put there by somebody who stood still: dead, or archived since
+    gone = []  # instants that a paused writer put there late: its write is rolled back, or archived since
     for instant in timeline.pending():
         time, action = instant.requested_time, instant.action
         is_late = time <= archived or (
             action is Action.DELTA_COMMIT and _has_ended(table, commit_log, instant)
         )
-        if is_late and not is_initial(time):  # whose time is none
+        if is_late and not is_initial(time):  # an initial instant has no time of its own
             gone.append(instant)
         else:
             bounds.append(time)
@@ -103,8 +103,8 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
     leaving = [i for i in timeline.instants if i.requested_time < stays and i.state is State.COMPLETED]
     append_history(storage, _contents(storage, leaving))
     for file in (file for group in groups for file in group.uncommitted if file.instant < stays):
-        if not is_initial(file.instant):  # which an index begins with that is being built
-            storage.delete(file.path)  # of a dead writer
+        if not is_initial(file.instant):  # an index that is being built begins with such files
+            storage.delete(file.path)  # a dead writer's file
     take_off(storage, [*leaving, *gone])
     merge_history(storage)
     if leaving:
@@ -123,10 +123,10 @@ def _compactions(timeline: Timeline) -> list[str]:
 
 
 def _superseded(group: FileGroup, last: str) -> list[MetadataFile]:
-    """The files of the slices that had been superseded when a compaction was planned."""
+    """The files of slices that were superseded before a compaction was planned."""
     bases = [each.instant for each in group.base_files]
     first = bases[0] if bases else ""
-    # Before the first base file, log files may have been all there was.
+    # Before the first base file, a slice may consist of log files only.
     slices = ["", *bases] if any(each.completion_time <= first for each in group.log_files) else bases
     oldest = max([*slices[:1], *(each for each in slices if each < last)], default="")
     old_logs = (each for each in group.log_files if each.completion_time <= oldest or each.instant == oldest)
@@ -137,14 +137,14 @@ def _needed(groups: Iterable[FileGroup]) -> Iterator[str]:
     """The first instant of each file group that has to be on the timeline for its log files to count."""
     for group in groups:
         logs = [each.instant for each in group.log_files if not each.is_empty]
-        # One without log files is read right whatever is archived: late ones of the dead do not count.
+        # A group without log files is always read correctly: late log files of dead writers do not count.
         if logs:
             began = (each.instant for each in group.base_files[:1] if not is_initial(each.instant))
             yield min([*began, *logs])
 
 
 def _has_ended(table: HudiTable, commit_log: CommitLog, instant: Instant) -> bool:
-    """Whether the table's instant of this name has ended, so that nobody completes this one any more."""
+    """Whether the table's instant of this name has ended, so that no writer completes this one any more."""
     return fate_of(table.storage, commit_log, instant.requested_time) not in (None, Fate.COMPLETED)
 
 

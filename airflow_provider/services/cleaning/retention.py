@@ -1,4 +1,4 @@
-"""Which superseded file slices a clean keeps, for nobody in particular."""
+"""The retention of a clean: which superseded file slices it keeps for readers without a lease."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class CleaningPolicy(StrEnum):
     """Which superseded file slices are kept (Hudi's ``hoodie.clean.policy``)."""
 
     KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"
-    """The snapshots of the newest commits, and the one before them."""
+    """The snapshots of the newest commits, and the snapshot before them."""
     KEEP_LATEST_FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
-    """The newest slices of every file group; nothing of one that was taken out."""
+    """The newest slices of every file group; no slice of a replaced one."""
     KEEP_LATEST_BY_HOURS = "KEEP_LATEST_BY_HOURS"
     """Every snapshot of the last hours."""
 
@@ -34,9 +34,9 @@ class Retention:
 
     :param policy: see :class:`CleaningPolicy`.
     :param retained: commits, slices a file group, or hours; Hudi's default (10, 3, 24) when None.
-    :param reverted_after: seconds that a revert has to be over before the files of the rewrite that it
-        undid are deleted: longer than any query runs.
-    :raises InvalidInputError: when the policy is unknown or a number cannot be.
+    :param reverted_after: seconds that a revert has to be past before the files of the reverted rewrite
+        are deleted: longer than any query runs.
+    :raises InvalidInputError: when the policy is unknown or a number is out of range.
     """
 
     policy: CleaningPolicy | str = CleaningPolicy.KEEP_LATEST_COMMITS

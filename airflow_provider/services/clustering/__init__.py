@@ -1,7 +1,7 @@
 """Clustering: the plan, its execution group by group, and the order in which rows are laid out.
 
-A plan is chosen in ``clustering_plan`` and carried out in ``clustering``; ``clustering_task`` rewrites one
-group and runs in a Spark executor or in this process.
+``clustering_plan`` chooses a plan and ``clustering`` executes it; ``clustering_task`` rewrites one group and
+runs in a Spark executor or in this process.
 """
 
 from airflow_provider.services.clustering.clustering import (

@@ -1,7 +1,7 @@
-"""Clustering: file groups are written anew, packed or in an order that queries can skip by.
+"""Clustering: it rewrites file groups, packed or in an order that lets queries skip files.
 
-Scheduling and execution are separate: :func:`schedule_clustering` leaves a plan on the timeline, and
-:func:`run_clustering` carries one out, now or later, in this process or another one.
+Scheduling and execution are separate: :func:`schedule_clustering` puts a plan on the timeline, and
+:func:`run_clustering` executes one, now or later, in this process or another one.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def schedule_clustering(
     lock: LockProvider | None = None,
     max_failures: int | None = MAX_FAILURES,
 ) -> str | None:
-    """Plan a clustering, as an instant of its own that anybody can carry out later. Reads no data.
+    """Plan a clustering, as an instant of its own that any process can execute later. Reads no data.
 
     :param table: the table.
-    :param settings: what to cluster, and how.
-    :param priority: who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
+    :param settings: which file groups to cluster, and their layout.
+    :param priority: decides who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :param max_failures: see :func:`~airflow_provider.concurrency.plans.check_not_stopped`.
-    :return: the plan's requested time; None when there is nothing that clustering would make better.
-    :raises InvalidInputError: when the settings cannot work.
+    :return: the plan's requested time; None when no file group would gain from clustering.
+    :raises InvalidInputError: when a setting is out of range.
     :raises ServiceStoppedError: when clustering failed too often on this table.
     :raises LockTimeoutError: when the table lock could not be had in time.
     """
@@ -86,12 +86,12 @@ def schedule_clustering(
 
 
 def preview_clustering(table: HudiTable, settings: ClusteringSettings) -> ClusteringPlan | None:
-    """What :func:`schedule_clustering` would plan now if nobody else were at work; writes nothing.
+    """The plan that :func:`schedule_clustering` would make now without other writers; writes nothing.
 
     :param table: the table.
-    :param settings: what to cluster, and how.
+    :param settings: which file groups to cluster, and their layout.
     :return: None when there is nothing to do.
-    :raises InvalidInputError: when the settings cannot work.
+    :raises InvalidInputError: when a setting is out of range.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
@@ -104,17 +104,17 @@ def pending_clusterings(table: HudiTable, *, idle: bool = False) -> list[str]:
     """Clustering plans of this package that have neither completed nor been rolled back, oldest first.
 
     :param table: the table.
-    :param idle: only those that nobody carries out.
+    :param idle: True for plans that nobody executes now, False for all.
     """
     return pending_plans(table, Action.CLUSTERING, idle=idle)
 
 
 def pending_plan(table: HudiTable, instant: str) -> ClusteringPlan:
-    """What a clustering is going to do, or has done.
+    """The plan of a clustering that is pending, or has completed.
 
     :param table: the table.
     :param instant: the plan's requested time.
-    :raises NoSuchInstantError: when there is no such plan any more.
+    :raises NoSuchInstantError: when the plan does not exist, or not any more.
     """
     try:
         content = table.storage.read(instant_path(Instant(instant, Action.CLUSTERING, State.REQUESTED)))
@@ -128,7 +128,7 @@ def pending_plan(table: HudiTable, instant: str) -> ClusteringPlan:
 
 
 def clustering_progress(table: HudiTable) -> dict[str, str]:
-    """How far the clusterings are that are carried out now, for people.
+    """The progress of the clusterings that are being executed now, for people.
 
     :param table: the table.
     :return: by requested time, for example ``3 of 7 groups done``.
@@ -143,7 +143,7 @@ def clustering_progress(table: HudiTable) -> dict[str, str]:
 def cluster_in_process(
     table: HudiTable, instant: str | None = None, **settings: Any
 ) -> dict[str, Any] | None:
-    """Carry a clustering plan out in this process, without Spark, one file group after the other.
+    """Execute a clustering plan in this process, without Spark, one file group after the other.
 
     :param table: the table.
     :param instant: see :class:`ClusteringJob`.
@@ -158,7 +158,7 @@ def cluster_in_process(
 def write_group(tasks: Sequence[ClusteringTask]) -> list[WriteStat]:
     """Write the new file groups of a clustering group in this process, one after the other.
 
-    :param tasks: one a file group.
+    :param tasks: one task for each new file group.
     """
     written = (task.run(f"{number}-0-0") for number, task in enumerate(tasks))
     return [stat for stat in written if stat is not None]
@@ -174,22 +174,23 @@ def run_clustering(
     is_alive: Callable[[], bool] | None = None,
     around: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> dict[str, Any] | None:
-    """Carry a clustering plan out, as one commit of all groups that nobody else has written to.
+    """Execute a clustering plan, as one commit of all clustering groups that no other writer has touched.
 
-    A group that was written to since the plan, or that a writer of higher priority works on, is left
-    as it is; the next plan has it again.
+    A group that another writer has written to since the plan, or that a writer of higher priority works on,
+    stays as it is; the next plan contains it again.
 
-    :param job: what to do.
+    :param job: the execution.
     :param table: the table.
-    :param write_group: writes the new file groups of a clustering group; may be called by threads.
-    :param parallel_groups: groups that are written at the same time.
+    :param write_group: writes the new file groups of a clustering group; threads may call it.
+    :param parallel_groups: number of groups that are written at the same time.
     :param lock: the table lock; by ``job.lock``, or the table's options, when None.
     :param is_alive: asked before every heartbeat; False gives the clustering up.
-    :param around: entered with the instant before anything is written; left after the last group, or when
-        one has failed, before the end of the others is waited for.
-    :return: see :func:`result_of`; None when no plan was named, and there is none to carry out.
+    :param around: a context manager for the instant. It is entered before anything is written. It is left
+        after the last group; or when a group has failed, before the others have ended.
+    :return: see :func:`result_of`; None when the job names no plan, and none is pending.
+    :raises NoSuchInstantError: when the plan that the job names does not exist, or was rolled back.
     :raises NoSuchInstantError: when the plan that was named does not exist, or was rolled back.
-    :raises WriteConflictError: when somebody else is carrying it out, or every group was hit.
+    :raises WriteConflictError: when another process executes the plan, or every group was hit.
     :raises CommitError: when the clustering ended otherwise without a commit.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -208,11 +209,11 @@ def run_clustering(
 
 
 def earlier_clustering(job: ClusteringJob, table: HudiTable) -> dict[str, Any] | None:
-    """The result of a clustering that has completed: of an earlier try, or of whoever was first.
+    """The result of a clustering that has completed, by an earlier try or by another process.
 
     :param job: the execution.
     :param table: its table.
-    :return: None when the work is to be done.
+    :return: None when the plan has not been executed.
     """
     if job.operation_key is not None:
         found = find_operation(table, job.operation_key, since=job.operation_since)
@@ -227,16 +228,16 @@ def earlier_clustering(job: ClusteringJob, table: HudiTable) -> dict[str, Any] |
 def result_of(
     job: ClusteringJob, table: HudiTable, instant: str, *, already_committed: bool = False
 ) -> dict[str, Any]:
-    """What a person wants to know of a clustering.
+    """The result of a clustering, for people and for machines.
 
     :param job: the execution.
     :param table: its table.
-    :param instant: requested time; completed.
-    :param already_committed: whether an earlier execution did it.
+    :param instant: requested time of the completed clustering.
+    :param already_committed: whether an earlier execution completed it.
     :return: JSON-able dict: table, location, instant, completion_time, action, operation,
         groups_planned, groups_done, groups_left_out, files_replaced, files_written, rows,
         bytes_written, partitions, already_committed.
-    :raises NoSuchInstantError: when it is no longer on the active timeline.
+    :raises NoSuchInstantError: when the clustering is no longer on the active timeline.
     """
     timeline = table.timeline()
     completed = timeline.find(instant)
@@ -274,10 +275,10 @@ def result_of(
 class Clustering:
     """The part between the begin of a clustering and its commit.
 
-    :param job: what to do.
+    :param job: the execution.
     :param table: the table.
-    :param writer: the write, begun.
-    :param plan: what it carries out.
+    :param writer: the write, already begun.
+    :param plan: the plan to execute.
     :param write_group: writes the new file groups of a clustering group.
     """
 
@@ -292,7 +293,7 @@ class Clustering:
     _telling: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def write(self, parallel_groups: int, around: Callable[[str], AbstractContextManager[None]]) -> None:
-        """Write the new file groups of every clustering group that nobody else has written to.
+        """Write the new file groups of every clustering group that no other writer has touched.
 
         :param parallel_groups: see :func:`run_clustering`.
         :param around: see :func:`run_clustering`.
@@ -315,10 +316,10 @@ class Clustering:
                     future.cancel()
 
     def commit(self) -> dict[str, Any]:
-        """Commit what was written.
+        """Commit the groups that are written.
 
         :return: see :func:`result_of`.
-        :raises WriteConflictError: when nothing is left of it, or it was reverted at once.
+        :raises WriteConflictError: when no group is left, or the commit was reverted at once.
         """
         if not self._written and self._conflict is not None:
             raise self._conflict
@@ -393,10 +394,10 @@ def _begin(
 
     if job.instant is not None:
         return begin(job.instant)
-    rollback_dead_writers(table)  # plans of dead executors are no plans any more
+    rollback_dead_writers(table)  # this rolls back plans of dead executors
     for instant in pending_clusterings(table, idle=True):
         try:
             return begin(instant)
         except (NoSuchInstantError, WriteConflictError) as error:
-            log.info("%s", error)  # somebody else was faster
+            log.info("%s", error)  # another process took the plan first
     return None

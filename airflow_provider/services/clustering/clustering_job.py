@@ -1,4 +1,4 @@
-"""What an execution of a clustering plan is to do, as data: made by an operator, carried out on Spark."""
+"""The execution of a clustering plan as data: an operator makes it, and a Spark job executes it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from airflow_provider.jobs import TableJob
 class ClusteringJob(TableJob):
     """One execution of a clustering plan of one table.
 
-    :param instant: requested time of the plan; the oldest one that nobody carries out when None.
+    :param instant: requested time of the plan; the oldest one that nobody executes when None.
     :param heartbeat: how the execution shows that it is alive.
-    :param parallel_groups: clustering groups that are written at the same time; as many as the session has
-        cores when None.
-    :param extra_metadata: goes into the commit metadata.
-    :raises InvalidInputError: when a number cannot work.
+    :param parallel_groups: number of clustering groups that are written at the same time; the number of the
+        session's cores when None.
+    :param extra_metadata: added to the commit metadata.
+    :raises InvalidInputError: when a number is out of range.
     """
 
     kind_of_job: ClassVar[str] = "clustering"

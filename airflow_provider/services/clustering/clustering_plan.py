@@ -1,8 +1,8 @@
-"""Clustering plans: which file groups are written anew together, and into how many.
+"""Clustering plans: which file groups are rewritten together, and into how many.
 
 Source of the rules: Hudi's ``PartitionAwareClusteringPlanStrategy`` and
 ``SparkSizeBasedClusteringPlanStrategy`` (file slices below the small-file limit, packed into clustering
-groups per partition), and its record ``HoodieClusteringPlan``, in which the plan is kept.
+groups per partition), and its record ``HoodieClusteringPlan``, which stores the plan.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from airflow_provider.table.writable import check_no_buckets
 
 MIB = 1024 * 1024
 LAYOUT_KEY = "clustering_layout"
-"""Under which a clustering's commit metadata says how it ordered the rows."""
+"""The key in a clustering's commit metadata for the order of its rows."""
 
 _STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
 _SETTINGS_KEY = "table_services.clustering"
@@ -36,16 +36,16 @@ _SETTINGS_KEY = "table_services.clustering"
 
 @dataclass(frozen=True)
 class ClusteringSettings:
-    """What a clustering is to do, and to which file groups.
+    """The work of a clustering plan: its file groups and their layout.
 
     :param sort_by: columns to order the rows by; none to pack small files as they are.
     :param layout: how to order by several columns: ``linear``, ``z-order`` or ``hilbert``.
     :param partitions: patterns of partition paths, such as ``year=2013/*``; all partitions when empty.
     :param small_file_limit: bytes; only file groups below it are clustered.
-    :param target_file_size: bytes; new file groups get about so much.
-    :param min_age: seconds since a file group was written last; younger ones are left alone, because
+    :param target_file_size: approximate size of a new file group in bytes.
+    :param min_age: seconds since the last write to a file group; younger ones are left alone, because
         ingestion may still fill them.
-    :param max_groups: clustering groups of one plan; those that spare most files come first.
+    :param max_groups: number of clustering groups in one plan; those that save most files come first.
     :param max_group_size: bytes of the file groups that are ordered together.
     """
 
@@ -59,11 +59,11 @@ class ClusteringSettings:
     max_group_size: int = 1024 * MIB
 
     def validate(self, table: HudiTable) -> None:
-        """Check all that can be checked before a plan is made.
+        """Check all settings that can be checked before a plan is made.
 
         :param table: the table to be clustered.
-        :raises MissingColumnError: when the table has not got a column to sort by.
-        :raises InvalidInputError: when another value cannot work.
+        :raises MissingColumnError: when a column to sort by is missing from the table.
+        :raises InvalidInputError: when another value is out of range.
         """
         if self.layout not in LAYOUTS:
             raise InvalidInputError(f"layout {self.layout!r} is not known; known: {', '.join(LAYOUTS)}")
@@ -90,18 +90,18 @@ class ClusteringSettings:
 
     @property
     def described_layout(self) -> str:
-        """The order of the rows, as a text that is the same for the same order."""
+        """The order of the rows as a text; equal orders have equal texts."""
         return f"{self.layout}({','.join(self.sort_by)})" if self.sort_by else "packed"
 
 
 @dataclass(frozen=True)
 class ClusteringGroup:
-    """File groups of one partition whose rows go into new ones together.
+    """File groups of one partition whose rows are rewritten together into new file groups.
 
     :param partition_path: the partition.
     :param paths: base files of the file slices to read, relative to the table.
     :param outputs: number of new file groups.
-    :param size: bytes of the base files; 0 where the plan does not say.
+    :param size: bytes of the base files; 0 where the plan does not contain it.
     """
 
     partition_path: str
@@ -111,17 +111,17 @@ class ClusteringGroup:
 
     @property
     def file_groups(self) -> frozenset[FileGroupId]:
-        """The file groups that are read, and replaced."""
+        """The file groups that the clustering reads and replaces."""
         parsed = (parse_base_file_name(path.rpartition("/")[2]) for path in self.paths)
         return frozenset(FileGroupId(self.partition_path, name[0]) for name in parsed if name)
 
 
 @dataclass(frozen=True)
 class ClusteringPlan:
-    """What a clustering is going to do.
+    """The plan of a clustering.
 
-    :param settings: by which it was made.
-    :param groups: independent of each other.
+    :param settings: the settings that made it.
+    :param groups: clustering groups, independent of each other.
     """
 
     settings: ClusteringSettings
@@ -129,7 +129,7 @@ class ClusteringPlan:
 
     @property
     def file_groups(self) -> frozenset[FileGroupId]:
-        """The file groups that are read, and replaced."""
+        """The file groups that the clustering reads and replaces."""
         return frozenset(each for group in self.groups for each in group.file_groups)
 
     def to_avro(self, storage: Storage) -> bytes:
@@ -163,7 +163,7 @@ class ClusteringPlan:
     def from_avro(cls, content: bytes) -> ClusteringPlan:
         """Read a requested instant of this package.
 
-        :param content: from :meth:`to_avro`.
+        :param content: bytes from :meth:`to_avro`.
         :raises CorruptTableError: when it is not an Avro file.
         :raises InvalidInputError: when another Hudi writer made the plan.
         """
@@ -183,13 +183,13 @@ class ClusteringPlan:
 def plan_clustering(
     table: HudiTable, settings: ClusteringSettings, view: FileSystemView, taken: frozenset[FileGroupId]
 ) -> ClusteringPlan | None:
-    """Choose what to cluster.
+    """Choose the file groups to cluster.
 
     :param table: the table.
-    :param settings: what to do.
+    :param settings: which file groups to cluster, and their layout.
     :param view: the snapshot to plan on.
     :param taken: file groups to leave alone.
-    :return: None when there is nothing that clustering would make better.
+    :return: None when no file group would gain from clustering.
     """
     groups = [
         group
@@ -203,7 +203,7 @@ def plan_clustering(
 
 
 def as_service_plan(plan: ClusteringPlan | None, storage: Storage) -> ServicePlan | None:
-    """A plan as :func:`~airflow_provider.concurrency.schedule` takes it."""
+    """The plan in the form that :func:`~airflow_provider.concurrency.schedule` takes."""
     return ServicePlan(plan.file_groups, plan.to_avro(storage)) if plan else None
 
 
@@ -216,7 +216,7 @@ def _groups_of(
 ) -> Iterator[ClusteringGroup]:
     now, zone = table.storage.clock(), timeline_zone(table.storage)
     check_no_buckets(table.location, view.base_files(partition))
-    # What log files say is in no base file: such file groups wait for a compaction.
+    # A base file lacks the rows of log files: such file groups wait for a compaction.
     logged = {each.file_group for each in view.log_files(partition)}
     small = [
         base_file
@@ -226,7 +226,7 @@ def _groups_of(
         and base_file.file_group not in logged
         and age(base_file.instant, now, zone) >= settings.min_age
     ]
-    # By the time of writing, so that rows that came together stay together where nothing orders them.
+    # Sorted by the time of writing, so that rows that arrived together stay together without a sort order.
     small.sort(key=lambda base_file: (base_file.instant, base_file.file_id))
     for files in _packed(small, settings.max_group_size):
         size = sum(base_file.size for base_file in files)
@@ -253,7 +253,7 @@ def _packed(files: Iterable[BaseFile], most: int) -> Iterator[list[BaseFile]]:
 
 
 def _is_laid_out(view: FileSystemView, files: Sequence[BaseFile], settings: ClusteringSettings) -> bool:
-    """Whether one clustering made all of them in this layout already: it would make them so again."""
+    """Whether one clustering has made all of these files in this layout: another would change nothing."""
     instants = {base_file.instant for base_file in files}
     found = view.timeline.find(instants.pop())
     if instants or found is None:

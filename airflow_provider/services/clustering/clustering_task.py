@@ -1,8 +1,8 @@
 """One task writes one new file group of a clustering, wherever it runs.
 
-Every task of a clustering group finds the order of all its rows by itself, from the columns that it is
-ordered by, and then reads, and keeps in memory, only the rows of its own file. So no row is sent from
-one task to another, and no task needs more memory than its file.
+Every task of a clustering group computes the order of all the group's rows by itself, from the columns to
+order by. Then it reads, and keeps in memory, only the rows of its own file. So no row is sent from one task
+to another, and no task needs more memory than its file.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class ClusteringTask:
 
     :param storage: the table's storage.
     :param config: the table's configuration.
-    :param schema: the table's schema, as it was when the clustering was planned.
+    :param schema: the table's schema when the clustering was planned.
     :param instant: requested time of the clustering.
-    :param settings: of the plan.
+    :param settings: the plan's settings.
     :param group: the clustering group.
-    :param number: which of the group's new file groups, from 0.
+    :param number: index of the task's file among the group's new file groups, from 0.
     """
 
     storage: Storage
@@ -67,7 +67,7 @@ class ClusteringTask:
     def run(self, write_token: str) -> WriteStat | None:
         """Write the file group.
 
-        :param write_token: tells this attempt's file from those of other attempts.
+        :param write_token: distinguishes this attempt's file from those of other attempts.
         :return: None when there are fewer rows than new file groups.
         :raises InstantRolledBackError: when the clustering was rolled back meanwhile.
         """
@@ -133,7 +133,7 @@ class ClusteringTask:
         yield from _ahead(rows.take, portions)
 
     def _share(self, rows: int) -> tuple[int, int]:
-        """The rows of this file, among all in their order."""
+        """The range of this file's rows in the order of all rows."""
         return rows * self.number // self.group.outputs, rows * (self.number + 1) // self.group.outputs
 
     def _read(self, path: str) -> pa.Table:
@@ -159,7 +159,7 @@ def _together(parts: Iterable[pa.Table]) -> pa.Table:
 
 
 def _ahead(make: Callable[[_Item], _Made], items: Iterable[_Item]) -> Iterator[_Made]:
-    """What is made of each; while one is worked on the next ones are made."""
+    """Make a result from each item; while the caller uses one, the next ones are being made."""
     with ThreadPoolExecutor(_AHEAD, "ahead") as pool:
         made: deque[Future[_Made]] = deque()
         for item in items:

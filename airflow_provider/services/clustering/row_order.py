@@ -19,14 +19,14 @@ LAYOUTS = {"linear": "LINEAR", "z-order": "ZORDER", "hilbert": "HILBERT"}
 MOST_COLUMNS = 16
 
 _CURVES = {"z-order": z_order, "hilbert": hilbert}
-_BITS = 16  # of a dimension: 65,536 steps tell more files apart than a group ever has
+_BITS = 16  # bits of a dimension: 65,536 steps separate more files than a group ever has
 _SAMPLE_ROWS = 16_384
 
 _Numbers = npt.NDArray[np.int64]
 
 
 def row_order(layout: str, columns: Sequence[pa.ChunkedArray]) -> _Numbers:
-    """Positions of the rows in the order of a layout; rows that are equal there stay as they are.
+    """Positions of the rows in the order of a layout; the sort is stable.
 
     :param layout: one of :data:`LAYOUTS`.
     :param columns: the columns to order by, the most important one first.
@@ -60,7 +60,7 @@ def ranks(column: pa.ChunkedArray) -> _Numbers:
     """
     values = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
     if pa.types.is_floating(values.type):
-        # One zero and one NaN, whatever their bits are.
+        # Different bit patterns of zero and of NaN become one.
         nan, zero = (pa.scalar(each, values.type) for each in (math.nan, 0.0))
         values = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
     sample = values.slice(0, _SAMPLE_ROWS).drop_null()
@@ -70,7 +70,7 @@ def ranks(column: pa.ChunkedArray) -> _Numbers:
         )
         after_nulls[values.is_null().to_numpy(zero_copy_only=False)] = 0
         return after_nulls
-    # Few values, as it seems: only these are compared, and not all rows.
+    # The column seems to have few values: only these are compared, instead of all rows.
     encoded = values.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy() + 1
     in_order = np.concatenate(

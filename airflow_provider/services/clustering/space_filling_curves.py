@@ -1,6 +1,6 @@
-"""Space-filling curves: one number in place of several, so that what is near in all of them stays near.
+"""Space-filling curves: one number for several coordinates; neighbours in all coordinates stay close.
 
-Vectorised over rows. A cell is a place in a grid of as many dimensions as there are columns, each with
+Vectorised over rows. A cell is a position in a grid of as many dimensions as there are columns, each with
 ``2**bits`` steps; a curve numbers all cells of the grid.
 """
 
@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 Cells = npt.NDArray[np.uint64]
-"""Coordinates: one line a dimension, one column a row."""
+"""Coordinates: a row of the array for each dimension, a column for each table row."""
 
 MOST_BITS = 63
-"""Of a place on a curve: the bits of all dimensions together."""
+"""The most bits of a position on a curve: those of all dimensions together."""
 
 
 def z_order(cells: Cells, bits: int) -> npt.NDArray[np.uint64]:
-    """The place of cells on the Z-order curve (Morton order): their bits, interleaved.
+    """Positions of cells on the Z-order curve (Morton order): their bits, interleaved.
 
     :param cells: coordinates below ``2**bits``; the first dimension has the highest bit.
-    :param bits: of a dimension.
+    :param bits: number of bits of a dimension.
     :raises ValueError: when the dimensions have more than :data:`MOST_BITS` bits together.
     """
     dimensions = _check(cells, bits)
@@ -34,13 +34,13 @@ def z_order(cells: Cells, bits: int) -> npt.NDArray[np.uint64]:
 
 
 def hilbert(cells: Cells, bits: int) -> npt.NDArray[np.uint64]:
-    """The place of cells on the Hilbert curve: consecutive places are neighbours in the grid.
+    """Positions of cells on the Hilbert curve: consecutive positions are neighbours in the grid.
 
     The axes are turned and mirrored from the highest bit to the lowest, until the Gray code of the
-    interleaved bits is the place (J. Skilling, "Programming the Hilbert curve", 2004).
+    interleaved bits is the position (J. Skilling, "Programming the Hilbert curve", 2004).
 
     :param cells: coordinates below ``2**bits``.
-    :param bits: of a dimension.
+    :param bits: number of bits of a dimension.
     :raises ValueError: when the dimensions have more than :data:`MOST_BITS` bits together.
     """
     dimensions = _check(cells, bits)
@@ -67,7 +67,7 @@ def _check(cells: Cells, bits: int) -> int:
 
 
 def _spread_bytes(dimensions: int) -> npt.NDArray[np.uint64]:
-    """For every byte its bits with ``dimensions - 1`` zeros between them."""
+    """For every byte value, its bits with ``dimensions - 1`` zeros between them."""
     values = np.arange(256, dtype=np.uint64)
     spread = np.zeros(256, np.uint64)
     for bit in range(min(8, -(-64 // dimensions))):

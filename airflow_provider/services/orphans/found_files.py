@@ -1,8 +1,8 @@
-"""Which data files there are: on storage, and by the index `files`, by which readers go where there is one.
+"""The data files of a table: those on storage, and those that the index `files` lists for readers.
 
-The index may list a file that is gone: a cleaner died between the deletion and its completion, or deleted
-it and lost the answer. A reader opens such a file as soon as nothing says any more that it was taken out. So
-whoever asks whether files are left asks the index too, and whoever takes out what is left takes it out there.
+The index may list a file that is gone: a cleaner died between the deletion and its completion, or it deleted
+the file and lost the answer. A reader opens such a file as soon as no instant replaces its file group any
+more. So a check for remaining files includes the index, and a removal of them includes the index too.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from airflow_provider.table.timeline import State, Timeline, newest_archived
 
 @dataclass(frozen=True)
 class Found:
-    """What takes long to find out, and may be a little old: what came since only keeps more, but for an
-    archival. Readers take what is older than the timeline for committed, a dead writer's file that was there
-    when the files were listed as well.
+    """A slow listing of a table, which may be slightly stale: later changes only keep more files.
+
+    An archival is the exception. Readers take instants that are older than the timeline for committed, also a
+    dead writer's instant, whose file is in this listing.
 
     :param files: all data files.
     :param dead: instants that never will be commits.
-    :param before: the snapshot of before the files were listed. What completed since may have deleted, or
-        written, some of its own since.
-    :param gone: data files that the index `files` lists, and that are not there.
-    :param archived: requested time up to which instants had left the timeline before.
+    :param before: the snapshot before the listing. A commit that completed since may have deleted, or
+        written, some of its own files since.
+    :param gone: data files that the index `files` lists, and that do not exist.
+    :param archived: requested time up to which instants had left the timeline before the listing.
     """
 
     files: tuple[FileStatus, ...]
@@ -65,9 +66,9 @@ class Found:
         return cls(tuple(files), dead, FileSystemView(storage, timeline), tuple(gone), archived)
 
     def or_anew(self, storage: Storage) -> Found:
-        """This, where nothing was archived since; else what is found now.
+        """This listing if nothing was archived since; a new listing otherwise.
 
-        :param storage: the table's storage; the timeline that this goes with was loaded before.
+        :param storage: the table's storage. Load the timeline that is used with the listing before the call.
         """
         found = self
         while newest_archived(storage) != found.archived:
@@ -76,11 +77,11 @@ class Found:
 
 
 def there_and_gone(storage: Storage) -> tuple[list[FileStatus], list[FileStatus]]:
-    """All data files, and those that the index `files` lists although they are not there.
+    """All data files on storage, and those that the index `files` lists although they do not exist.
 
     :param storage: the table's storage.
     """
-    listed = listed_by_index(storage)  # first: a file that is written meanwhile is there, and not in it
+    listed = listed_by_index(storage)  # first: a file that is written meanwhile exists, and is not listed
     files = data_files(storage)
     there = {each.path for each in files}
     paths = (f"{partition}/{name}".lstrip("/") for partition, names in listed.items() for name in names)
@@ -99,7 +100,7 @@ def listed_by_index(
     config = HudiTable.at(storage).config
     if MetadataPartition.FILES not in (*config.metadata_partitions, *config.inflight_metadata_partitions):
         return {}
-    # Compacted, or dropped, while it was read.
+    # The index may be compacted or dropped while it is read.
     found: dict[str, Payload] = _LOOK_AGAIN(_records, storage, partitions)
     return {
         partition_of_files_key(key): tuple(each.sizes())
@@ -116,7 +117,7 @@ def _records(storage: Storage, partitions: Collection[str] | None) -> dict[str, 
 
 
 class FilesLeft:
-    """Whether somebody may still be shown files of a file group, or of an instant.
+    """Checks whether readers may still be shown files of a file group, or of an instant.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -131,10 +132,10 @@ class FilesLeft:
         self._cleans = {_group_of(path): clean for path, clean in self._unfinished.items()}
 
     def of_groups(self, partition: str, file_ids: Iterable[str]) -> tuple[FileGroupId, str] | None:
-        """One of some file groups that is not cleaned yet, and why; None where all are.
+        """One of some file groups that is not cleaned yet, and the reason; None where all are cleaned.
 
         :param partition: partition path.
-        :param file_ids: ids of file groups in it.
+        :param file_ids: ids of file groups in the partition.
         """
         wanted = {FileGroupId(partition, each) for each in file_ids}
         if named := wanted & self._cleans.keys():
@@ -148,7 +149,7 @@ class FilesLeft:
         return (left[0], "is not cleaned yet") if left else None
 
     def of_instant(self, instant: str) -> bool:
-        """Whether the index `files` lists a file of an instant, or a clean that has not completed names one.
+        """Whether the index `files` lists a file of an instant, or a pending clean names one.
 
         :param instant: requested time.
         """

@@ -1,8 +1,8 @@
 """Data files of instants that are no commits: of dead writers, of reverted rewrites, of undone commits.
 
-What declares an instant dead is an entry of the commit log, or another Hudi writer's rollback. Without
-one a file is left alone, whatever it looks like. With one it can never become part of the table again, so
-it may go at any time, also what a task that outlived its job wrote after the rollback.
+An instant is dead when an entry of the commit log, or another Hudi writer's rollback, declares it so. Without
+that its files are left alone. With it they can never become part of the table again, so they may be deleted
+at any time, also files that a task wrote after the rollback because it outlived its job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DAY = 24 * 3600.0
 
 
 class End(StrEnum):
-    """How an instant ended that is no commit."""
+    """How an instant ended without a commit."""
 
     ROLLED_BACK = "rolled back"
     REVERTED = "reverted"
@@ -37,9 +37,9 @@ class DeadInstant:
     """An instant that is no commit, and never will be one.
 
     :param end: how it ended.
-    :param at: when: the completion time of what says so.
-    :param kept: its data files that were left to readers, relative to the table; only where the timeline
-        was asked.
+    :param at: completion time of the entry or rollback that declares it dead.
+    :param kept: its data files that were left to readers, relative to the table; filled only from the
+        timeline.
     """
 
     end: End
@@ -47,11 +47,11 @@ class DeadInstant:
     kept: tuple[str, ...] = ()
 
     def is_over(self, seconds: float, now: float, zone: tzinfo) -> bool:
-        """Whether this is long enough ago that no reader can be on its files.
+        """Whether the end is so long ago that no reader can use its files any more.
 
-        :param seconds: longer than any query runs. What was never visible has no reader.
-        :param now: by the storage's clock.
-        :param zone: of the table's instant times.
+        :param seconds: longer than any query runs. An instant that was never visible has no reader.
+        :param now: the present by the storage's clock.
+        :param zone: time zone of the table's instant times.
         """
         if self.end is not End.REVERTED:
             return True
@@ -59,7 +59,7 @@ class DeadInstant:
 
 
 def data_files(storage: Storage) -> list[FileStatus]:
-    """The base files and log files of a table, of whatever instant.
+    """The base files and log files of a table, of all instants.
 
     :param storage: the table's storage.
     """
@@ -101,11 +101,11 @@ _ENDS: Mapping[type[LogEntry], End] = {
 def dead_on_timeline(
     storage: Storage, timeline: Timeline, *, but_by: Collection[str] = ()
 ) -> dict[str, DeadInstant]:
-    """The instants that rollbacks and restores on a timeline made dead, whoever wrote these.
+    """The instants that rollbacks and restores on a timeline made dead, by any Hudi writer.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
-    :param but_by: requested times of rollbacks and restores that are passed over.
+    :param but_by: requested times of rollbacks and restores to ignore.
     """
     found: dict[str, DeadInstant] = {}
     for instant in timeline.completed():
@@ -121,7 +121,7 @@ def dead_on_timeline(
         kept = tuple(url.removeprefix(storage.url("")).lstrip("/") for url in urls)
         for dead in told.get("commitsRollback") or ():
             found[str(dead)] = DeadInstant(End.REVERTED if kept else End.ROLLED_BACK, at, kept)
-    # The JVM carries a plan that it has rolled back out again under the same requested time.
+    # The JVM executes a plan that it has rolled back again, under the same requested time.
     again = {instant.requested_time for instant in timeline.completed()}
     return {dead: how for dead, how in found.items() if dead not in again}
 
@@ -129,13 +129,13 @@ def dead_on_timeline(
 def delete_reverted_files(
     table: HudiTable, *, after_seconds: float = DAY, dry_run: bool = False
 ) -> list[str]:
-    """Delete the data files of reverted rewrites, once no reader can be on them any more.
+    """Delete the data files of reverted rewrites once no reader can use them any more.
 
     A clean does the same, with all other orphans; this is for a table that is never cleaned.
 
     :param table: the table.
-    :param after_seconds: how long the revert has to be over: longer than any query runs.
-    :param dry_run: whether only to tell which files these are.
+    :param after_seconds: how long the revert has to be past: longer than any query runs.
+    :param dry_run: True only returns the files, and deletes none.
     :return: paths of the files deleted, relative to the table.
     :raises UnsupportedTableError: when this package does not write such a table.
     """

@@ -1,10 +1,10 @@
-"""Compaction of merge-on-read tables: what log files say goes into new base files.
+"""Compaction of merge-on-read tables: it merges log files into new base files.
 
-Reading begins at ``table_compaction``: it plans under the table lock, and carries a plan out beside writers.
+Reading begins at ``table_compaction``: it plans under the table lock, and executes a plan beside writers.
 ``table_compaction_plan`` chooses the file groups.
 
-What may be touched: which file groups are chosen. What a plan reads are the files of instants that had
-completed when it was scheduled; what completes later belongs to the next file slice
+What may be touched: the choice of file groups. A plan reads the files of instants that had completed when it
+was scheduled; files of instants that complete later belong to the next file slice
 (:func:`airflow_provider.concurrency.conflicts.rules.shared_by`).
 """
 

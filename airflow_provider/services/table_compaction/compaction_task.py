@@ -16,12 +16,12 @@ from airflow_provider.table.timeline import WriteStat
 
 @dataclass(frozen=True)
 class CompactionTask:
-    """The work on one file group of a plan.
+    """The compaction of one file group of a plan.
 
     :param reader: reads file slices as they were when the compaction was planned.
     :param instant: requested time of the compaction.
-    :param operation: of the plan.
-    :param number: of the operation in the plan.
+    :param operation: the file group's operation in the plan.
+    :param number: index of the operation in the plan.
     """
 
     reader: SliceReader
@@ -31,13 +31,13 @@ class CompactionTask:
 
     @property
     def file_group(self) -> FileGroupId:
-        """The file group that gets a base file."""
+        """The file group that gets a new base file."""
         return FileGroupId(self.operation.partition, self.operation.file_id)
 
     def run(self, write_token: str) -> WriteStat:
         """Write the base file: the rows of the slice, each with its own commit time.
 
-        :param write_token: tells this attempt's file from those of other attempts.
+        :param write_token: distinguishes this attempt's file from those of other attempts.
         :raises InstantRolledBackError: when the compaction was rolled back meanwhile.
         """
         reader, operation = self.reader, self.operation

@@ -1,9 +1,9 @@
 """Compaction of a merge-on-read table, beside its writers.
 
-Scheduling and execution are separate: :func:`schedule_table_compaction` leaves a plan on the timeline, and
-:func:`run_table_compaction` carries one out, now or later, in this process or another one. The plan names the
+Scheduling and execution are separate: :func:`schedule_table_compaction` puts a plan on the timeline, and
+:func:`run_table_compaction` executes one, now or later, in this process or another one. The plan names the
 log files that it reads. Every instant that completes after the plan's requested time belongs to the next file
-slice. So no writer waits for a compaction, and none is in a compaction's way.
+slice. So no writer waits for a compaction, and no writer blocks one.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ WriteSlices = Callable[[Sequence[CompactionTask]], list[WriteStat]]
 def preview_table_compaction(
     table: HudiTable, settings: TableCompactionSettings | None = None
 ) -> CompactionPlan | None:
-    """What :func:`schedule_table_compaction` would plan now if nobody else were at work; writes nothing.
+    """The plan that :func:`schedule_table_compaction` would make now without other writers; writes nothing.
 
     :param table: a merge-on-read table.
-    :param settings: when it is due, and of what.
+    :param settings: when a compaction is due, and for which file groups.
     :return: None when nothing is due.
-    :raises UnsupportedTableError: when the table is no merge-on-read table that is written here.
+    :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
     _check(table)
     settings = settings or TableCompactionSettings()
@@ -78,15 +78,15 @@ def schedule_table_compaction(
     priority: int = PRIORITIES["table_service"],
     lock: LockProvider | None = None,
 ) -> str | None:
-    """Plan a compaction, as an instant of its own that anybody can carry out later. Reads no data.
+    """Plan a compaction, as an instant of its own that any process can execute later. Reads no data.
 
     :param table: a merge-on-read table.
-    :param settings: when it is due, and of what.
+    :param settings: when a compaction is due, and for which file groups.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: the plan's requested time; None when nothing is due.
     :raises LockTimeoutError: when the table lock could not be had in time.
-    :raises UnsupportedTableError: when the table is no merge-on-read table that is written here.
+    :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
     _check(table)
     settings = settings or TableCompactionSettings()
@@ -111,7 +111,7 @@ def pending_table_compactions(table: HudiTable, *, idle: bool = False) -> list[s
     """Compaction plans of this package that have neither completed nor been rolled back, oldest first.
 
     :param table: the table.
-    :param idle: only those that nobody carries out.
+    :param idle: True for plans that nobody executes now, False for all.
     """
     return pending_plans(table, Action.COMPACTION, idle=idle)
 
@@ -119,10 +119,10 @@ def pending_table_compactions(table: HudiTable, *, idle: bool = False) -> list[s
 def due_table_compactions(
     table: HudiTable, settings: TableCompactionSettings | None = None
 ) -> dict[str, Any]:
-    """What :func:`compact_table` would do now; nothing is written.
+    """The work that :func:`compact_table` would do now; nothing is written.
 
     :param table: a merge-on-read table.
-    :param settings: when one is due, and of what.
+    :param settings: when a compaction is due, and for which file groups.
     :return: JSON-able: ``pending`` (requested times of the plans), and ``due``: how much another one would
         compact, or None.
     """
@@ -143,25 +143,25 @@ def run_table_compaction(
     heartbeat: HeartbeatSettings | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> CompactionResult | None:
-    """Carry a planned compaction out, as one commit.
+    """Execute a planned compaction, as one commit.
 
-    A file group whose base file somebody has written anew since the plan, or taken out, is left as it is.
+    A file group stays as it is if another writer has rewritten its base file, or replaced it, since the plan.
 
     :param table: a merge-on-read table.
-    :param instant: the plan's requested time; the oldest one that nobody carries out when None.
+    :param instant: the plan's requested time; the oldest one that nobody executes when None.
     :param write: writes the base files; in this process, one after the other, when None.
-    :param at_once: file groups that it gets at once.
+    :param at_once: number of file groups that ``write`` gets in one call.
     :param lock: the table lock; by the table's options when None.
     :param heartbeat: how the execution shows that it is alive.
     :param is_alive: asked before every heartbeat; False gives the compaction up.
-    :return: None when no plan was named, and there is none to carry out.
+    :return: None when no plan was named, and none is pending.
     :raises NoSuchInstantError: when the plan that was named does not exist, or was rolled back.
-    :raises WriteConflictError: when somebody else is carrying it out, or every file group was hit.
+    :raises WriteConflictError: when another process executes the plan, or every file group was hit.
     :raises CommitError: when the compaction ended otherwise without a commit.
-    :raises UnsupportedTableError: when the table is no merge-on-read table that is written here.
+    :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
     _check(table)
-    table.merge_semantics  # noqa: B018 - refuses what is merged in a way that is not known here
+    table.merge_semantics  # noqa: B018 - refuses a table whose merge semantics are unknown here
     if instant is not None and (done := _result(table, instant)) is not None:
         return done
     lock = lock or open_lock(table.hudi_options.lock, table.storage)
@@ -193,17 +193,17 @@ def compact_table(
     lock: LockProvider | None = None,
     max_failures: int | None = MAX_FAILURES,
 ) -> list[CompactionResult]:
-    """Keep log files few: carry out what is planned, then plan and run what is due.
+    """Keep log files few: execute pending plans, then plan and run a compaction if one is due.
 
     :param table: a merge-on-read table.
-    :param settings: when one is due, and of what.
+    :param settings: when a compaction is due, and for which file groups.
     :param lock: the table lock; by the table's options when None.
-    :param max_failures: failures in a row after which compaction stops itself on the table; None never.
-    :return: one a compaction, the new one last; empty when nothing was due.
+    :param max_failures: failures in a row after which the table's compaction is stopped; None never stops it.
+    :return: one result for each compaction, the new one last; empty when nothing was due.
     :raises ServiceStoppedError: when compaction failed too often on this table.
     :raises LockTimeoutError: when the table lock could not be had in time.
     :raises WriteConflictError: when every file group of a plan was hit.
-    :raises UnsupportedTableError: when the table is no merge-on-read table that is written here.
+    :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
     _check(table)
     lock = lock or open_lock(table.hudi_options.lock, table.storage)
@@ -218,9 +218,9 @@ def compact_table(
 
 
 def compact_table_when_due(table: HudiTable, *, lock: LockProvider | None = None) -> None:
-    """What follows a load of a table with ``hoodie.compact.inline``: a compaction, where one is due.
+    """Compact a table with ``hoodie.compact.inline`` after a load, if a compaction is due.
 
-    A failure is logged, and of no other consequence: the load is done.
+    A failure is only logged, because the load is done.
 
     :param table: the table.
     :param lock: the table lock.
@@ -254,12 +254,12 @@ def _begin(
 ) -> Writer | None:
     if instant is not None:
         return begin_planned(table, instant, lock=lock, heartbeat=heartbeat, is_alive=is_alive)
-    rollback_dead_writers(table)  # plans of dead executors are no plans any more
+    rollback_dead_writers(table)  # this rolls back plans of dead executors
     for each in pending_table_compactions(table, idle=True):
         try:
             return begin_planned(table, each, lock=lock, heartbeat=heartbeat, is_alive=is_alive)
         except (NoSuchInstantError, WriteConflictError) as error:
-            log.info("%s", error)  # somebody else was faster
+            log.info("%s", error)  # another process took the plan first
     return None
 
 
@@ -270,9 +270,9 @@ def _write_in_process(tasks: Sequence[CompactionTask]) -> list[WriteStat]:
 def _written(
     table: HudiTable, writer: Writer, plan: CompactionPlan, write: WriteSlices, at_once: int
 ) -> list[WriteStat]:
-    """The new base files of all file groups that nobody has written anew since the plan.
+    """Write the new base files of all file groups that no other writer has rewritten since the plan.
 
-    :raises WriteConflictError: when that leaves none.
+    :raises WriteConflictError: when no file group is left.
     """
     schema, shown = table.schema_on(writer.schema_timeline), writer.view.shown
     reader = SliceReader(table.storage, table.config, schema, table.merge_semantics, shown)
@@ -300,7 +300,7 @@ def _written(
 
 
 def _run_or_leave(table: HudiTable, instant: str, lock: LockProvider) -> CompactionResult | None:
-    """Carry a plan out, unless somebody else has taken it in this moment."""
+    """Execute a plan, unless another process has taken it at this moment."""
     try:
         return run_table_compaction(table, instant, lock=lock)
     except NoSuchInstantError as error:
@@ -324,7 +324,7 @@ def _plan_of(table: HudiTable, instant: str) -> CompactionPlan:
 
 
 def _result(table: HudiTable, instant: str) -> CompactionResult | None:
-    """What a compaction says of itself once it has completed."""
+    """The result of a completed compaction; None while it is pending, or where there is none."""
     found = table.find_commit(instant)
     if found is None:
         return None
@@ -341,6 +341,6 @@ def _result(table: HudiTable, instant: str) -> CompactionResult | None:
 
 
 def _input(table: HudiTable) -> str:
-    """What the next compaction works on."""
+    """The input of the next compaction, by which failures in a row are counted."""
     pending = pending_table_compactions(table)
     return f"compaction {pending[0]}" if pending else log_head(table)

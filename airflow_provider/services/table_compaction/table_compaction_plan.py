@@ -1,4 +1,4 @@
-"""Choosing the file groups of a merge-on-read table that a compaction writes anew.
+"""The choice of file groups of a merge-on-read table that a compaction rewrites.
 
 Sources: ``ScheduleCompactionActionExecutor`` (when one is due), ``LogFileSizeBasedCompactionStrategy``,
 ``LogFileNumBasedCompactionStrategy``, ``BoundedIOCompactionStrategy`` and
@@ -20,16 +20,16 @@ from airflow_provider.table.reading import FileSlice, slices_of
 
 @dataclass(frozen=True)
 class TableCompactionSettings:
-    """When a compaction of a merge-on-read table is due, and of what.
+    """When a compaction of a merge-on-read table is due, and for which file groups.
 
-    :param delta_commits: deltacommits since the last compaction after which another is due
+    :param delta_commits: deltacommits since the last compaction after which another one is due
         (``hoodie.compact.inline.max.delta.commits``).
-    :param min_log_files: log files that a file group must have; it is left with fewer.
-    :param min_log_bytes: bytes that its log files must have; it is left with less.
+    :param min_log_files: log files that a file group must have; a group with fewer is left alone.
+    :param min_log_bytes: bytes that its log files must have; a group with less is left alone.
     :param partitions: patterns of partition paths, such as ``dest=S*``; all partitions when empty.
-    :param max_io_bytes: bytes that one compaction reads and writes, at most, but for its first file group;
+    :param max_io_bytes: most bytes that one compaction reads and writes, except for its first file group;
         the file groups with the largest log files come first. No bound when None.
-    :raises InvalidInputError: when a number cannot work.
+    :raises InvalidInputError: when a number is out of range.
     """
 
     delta_commits: int = 5
@@ -64,10 +64,10 @@ def plan_table_compaction(
     view: FileSystemView,
     taken: frozenset[FileGroupId],
 ) -> CompactionPlan | None:
-    """Choose what to compact.
+    """Choose the file groups to compact.
 
     :param table: a merge-on-read table.
-    :param settings: of what.
+    :param settings: which file groups are due.
     :param view: the snapshot to plan on; its log files go into the new base files.
     :param taken: file groups to leave alone.
     :return: None when there is nothing to compact.
@@ -93,7 +93,7 @@ def plan_table_compaction(
 
 
 def slice_of(operation: CompactionOperation) -> FileSlice:
-    """The file slice that an operation of a plan reads: these files, whatever was added since."""
+    """The file slice that an operation of a plan reads: the operation's files, without later ones."""
 
     def path(name: str) -> str:
         return f"{operation.partition}/{name}".lstrip("/")
