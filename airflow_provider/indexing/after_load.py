@@ -1,4 +1,4 @@
-"""Indexes that a table's options ask for, built by the load that finds them missing.
+"""Indexes that a table's options enable, built by the load that finds them missing.
 
 This is Hudi's default: with ``hoodie.metadata.index.async=false`` a write builds the indexes that the options
 enable. So a new table has its indexes from the first load on. For a large table an indexing plan is better,
@@ -21,16 +21,16 @@ from airflow_provider.table.hudi_table import HudiTable
 log = logging.getLogger(__name__)
 
 _SETTINGS = IndexRunSettings(timeout_seconds=10.0)
-"""A load is not held up by other Hudi writers for longer; the next one goes on."""
+"""A load waits no longer than this for other Hudi writers; the next load tries again."""
 
 
 def build_enabled_indexes(
     table: HudiTable, *, build: Build = build_in_process, lock: LockProvider | None = None
 ) -> None:
-    """What follows a load: indexes that the table's options enable and that are not there are built.
+    """Build indexes after a load that the table's options enable and that are missing.
 
-    Not where ``hoodie.metadata.index.async`` is set, and not what somebody else is building. A failure is
-    logged, and of no other consequence: the load is done, and the next one tries again.
+    It builds none where ``hoodie.metadata.index.async`` is set, and none that another process is building. A
+    failure is only logged, because the load is done; the next load tries again.
 
     :param table: the table.
     :param build: writes the base files.

@@ -1,4 +1,4 @@
-"""The base files that new indexes begin with: records of the table's files, by file group of the index.
+"""The base files with which new indexes begin: records of the table's files, by file group of the index.
 
 They describe the table at some moment after the plan. The moment does not matter, and need not be the same
 for all files, because every commit since the plan is logged to the index and merged on top. So another run,
@@ -55,7 +55,7 @@ ENTRIES = pa.schema(
         ("record", pa.dictionary(pa.int32(), pa.binary())),
     ]
 )
-"""Records on their way: number of the file group among all that are built, key, encoded payload."""
+"""Records to write: number of the file group among all that are built, key, encoded payload."""
 
 _WORTH_THREADS = 50_000  # records
 
@@ -66,8 +66,8 @@ Batches = Iterable[tuple[pa.Array, pa.Array]]
 def write_token_of(plan: str) -> str:
     """The write token of all base files that runs of a plan write.
 
-    Runs of one plan write under the same names, and runs of different plans never do. So a run that stands
-    still while its plan is dropped, and another plan is made and carried out, deletes nothing of that.
+    Runs of one plan write under the same names, and runs of different plans never do. If a run is paused
+    while its plan is dropped and another plan is made and executed, it deletes none of the new plan's files.
 
     :param plan: requested time of the indexing plan.
     """
@@ -76,17 +76,17 @@ def write_token_of(plan: str) -> str:
 
 @dataclass(frozen=True)
 class IndexBuild:
-    """What is to be built; goes to Spark's executors as it is.
+    """The work of an index build; pickled for Spark's executors.
 
     :param storage: the table's storage.
     :param instant: requested time of the plan.
-    :param file_groups: how many each index has.
-    :param initial: under which instant of the metadata table the base files of each are written.
-    :param columns: whose statistics are kept.
+    :param file_groups: number of file groups of each index.
+    :param initial: instant of the metadata table under which each index's base files are written.
+    :param columns: the columns with statistics.
     :param files: every committed base file and log file.
-    :param live: paths of those that a reader sees.
+    :param live: paths of the files that a reader sees.
     :param logged_until: completion time of the newest entry of the commit log that the snapshot shows.
-    :param schema: the table's, where some of the files may lack it.
+    :param schema: the table's schema, where some of the files may lack it.
     """
 
     storage: Storage
@@ -109,7 +109,7 @@ class IndexBuild:
 
     @property
     def total_file_groups(self) -> int:
-        """File groups of all indexes."""
+        """Number of file groups of all indexes."""
         return sum(self.file_groups.values())
 
     @property
@@ -123,12 +123,12 @@ class IndexBuild:
         ]
 
     def entries_of_listing(self) -> Iterator[pa.RecordBatch]:
-        """The records of ``files``, for which no file is opened."""
+        """The records of ``files``, which need no file to be opened."""
         if MetadataPartition.FILES in self.file_groups:
             yield from self._entries(FileChanges(self.files), [MetadataPartition.FILES])
 
     def entries_of(self, base_file: BaseFile) -> Iterator[pa.RecordBatch]:
-        """The records of one file in all other indexes; none where it is gone, which is logged to them."""
+        """The records of one file in all other indexes; none where it is gone and its writer logs that."""
         partitions = [each for each in self.file_groups if each is not MetadataPartition.FILES]
         if base_file.path not in self.live and partitions == [MetadataPartition.RECORD_INDEX]:
             return
@@ -136,7 +136,7 @@ class IndexBuild:
         try:
             yield from self._entries(FileChanges((base_file,), (), slices), partitions)
         except FileNotFoundError:
-            # Cleaned, as an older slice may be, or its commit was undone.
+            # The file of an older slice may have been cleaned, or its commit was undone.
             log = CommitLog(self.storage)
             if base_file.path in self.live and find_rollback(log, base_file.instant) is None:
                 raise
@@ -144,9 +144,9 @@ class IndexBuild:
     def write(self, number: int, entries: Batches) -> WriteStat:
         """Write the base file of a file group.
 
-        :param number: of the file group.
+        :param number: number of the file group.
         :param entries: its records, in the order of the keys' bytes.
-        :raises DuplicateRecordKeyError: when a record key is there twice, or was when this was planned.
+        :raises DuplicateRecordKeyError: when a record key exists twice, or did when the index was planned.
         """
         partition = [each for each, first in self._first.items() if first <= number][-1]
         file_id = file_group_id(partition, number - self._first[partition])
@@ -192,20 +192,20 @@ class IndexBuild:
         return pa.record_batch([pa.array(numbers.astype(np.int32)), keys, records], schema=ENTRIES)
 
     def _merged(self, entries: Batches) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """One record a key; decoded only where there are several."""
-        held: tuple[pa.Array, pa.Array] | None = None  # the last key's: the next batch may go on with it
+        """Merge the records of each key; only keys with several records are decoded."""
+        last: tuple[pa.Array, pa.Array] | None = None  # the last key, which the next batch may continue
         for batch in entries:
             keys, records = batch[0].cast(pa.large_string()), batch[1].cast(pa.binary())
             if not len(keys):
                 continue
-            if held is not None:
-                keys, records = pa.concat_arrays([held[0], keys]), pa.concat_arrays([held[1], records])
+            if last is not None:
+                keys, records = pa.concat_arrays([last[0], keys]), pa.concat_arrays([last[1], records])
             if pc.any(pc.equal(keys[1:], keys[:-1])).as_py():
                 keys, records = self._one_a_key(keys, records)
             yield keys[:-1], records[:-1]
-            held = keys[-1:], records[-1:]
-        if held is not None:
-            yield held
+            last = keys[-1:], records[-1:]
+        if last is not None:
+            yield last
 
     def _one_a_key(self, keys: pa.Array, records: pa.Array) -> tuple[pa.Array, pa.Array]:
         decode = RecordDecoder(schema_text())
@@ -230,7 +230,7 @@ class IndexBuild:
         slices = metadata_table.file_slices(MetadataPartition.RECORD_INDEX)
         logs = next((each for each in slices if each.file_id == file_id), None)
         if logs is None:
-            return set()  # dropped already
+            return set()  # the index is dropped already
         since = (e for e in logs.log_files if self.instant < e.completion_time <= self.logged_until)
         try:
             return metadata_table.deleted_keys(replace(logs, log_files=tuple(since)))
@@ -239,11 +239,11 @@ class IndexBuild:
             indexes = current_indexes(self.storage, commit_log, commit_log.newest())
             if any(each[:2] == (MetadataPartition.RECORD_INDEX, self.instant) for each in indexes):
                 raise
-            return set()  # dropped in this moment
+            return set()  # the index is dropped at this moment
 
     def _checked(self, records: Batches, taken_out: Collection[str]) -> Iterator[tuple[pa.Array, pa.Array]]:
-        # What was deleted since the plan and is there nevertheless was in two places: merged on top of this
-        # base file, the deletion of one would hide the other.
+        # A key that was deleted since the plan and still exists was in two places. Merged on top of this base
+        # file, the deletion of one would hide the other.
         gone = pa.array(taken_out, pa.large_string())
         for keys, payloads in records:
             if len(gone) and len(twice := keys.filter(pc.is_in(keys, gone))):
@@ -280,14 +280,14 @@ def index_build(
     columns: tuple[str, ...],
     logged_until: str,
 ) -> IndexBuild:
-    """What is to be built of a snapshot: all its committed base files are listed.
+    """The work of an index build on a snapshot: all its committed base files are listed.
 
     :param storage: the table's storage.
     :param view: the snapshot.
     :param instant: requested time of the plan.
-    :param file_groups: how many each index has.
-    :param initial: under which instant of the metadata table the base files of each are written.
-    :param columns: whose statistics are kept.
+    :param file_groups: number of file groups of each index.
+    :param initial: instant of the metadata table under which each index's base files are written.
+    :param columns: the columns with statistics.
     :param logged_until: completion time of an entry of the commit log that the snapshot shows.
     """
     files = []
@@ -323,7 +323,7 @@ def build_in_process(build: IndexBuild) -> list[WriteStat]:
 
 
 def write_listing(build: IndexBuild) -> list[WriteStat]:
-    """Write the base files of ``files``, which needs no more than the listing; none where it is there.
+    """Write the base files of ``files``, which need only the listing; none where they exist.
 
     :param build: what to build.
     """
@@ -339,7 +339,7 @@ def _write(build: IndexBuild, numbers: Iterable[int], batches: Iterable[pa.Recor
 
     def write(number: int) -> WriteStat:
         begin, end = np.searchsorted(groups, [number, number + 1], sorter=order)
-        chosen = entries.take(pa.array(order[begin:end])).sort_by("key")  # by its bytes
+        chosen = entries.take(pa.array(order[begin:end])).sort_by("key")  # sorted by the keys' bytes
         return build.write(number, ((each["key"], each["record"]) for each in chosen.to_batches()))
 
     if len(entries) < _WORTH_THREADS:

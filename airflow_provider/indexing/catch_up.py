@@ -1,12 +1,12 @@
-"""Catch-up (RFC-45, "Indexing catchup"): nothing that is committed may be missing from an index.
+"""Catch-up (RFC-45, "Indexing catchup"): no committed record may be missing from an index.
 
-Writers of this package need no catching up. Their commit is an entry in the commit log, put after the
-newest entry was read: one after the plan's has logged to the index, in the same step, and one before it was
-on the timeline when the base files were built. That is as true of a clean, a rollback or a restore, and
-of a writer that stood still in between.
+Writers of this package need no catch-up. Each puts its entry in the commit log after it has read the newest
+one. A commit after the plan's entry has logged to the index in the same step. A commit before it was on the
+timeline when the base files were built. The same is true of a clean, a rollback or a restore, and of a writer
+that was paused in between.
 
-Another Hudi writer puts no entry. What it had begun before the plan it may complete without a word to
-the index: that is waited for, and then logged in its place.
+Another Hudi writer puts no entry. It may complete what it had begun before the plan without logging to the
+index. The catch-up waits for such an instant, and logs it in that writer's place.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 _NON_WRITE_ACTIONS = frozenset({Action.CLEAN, Action.ROLLBACK, Action.RESTORE})
 
-_UNKNOWN = HeartbeatInfo().owner  # of a heartbeat that says nothing but its time, as the JVM's
+_UNKNOWN = HeartbeatInfo().owner  # owner of a heartbeat that contains nothing but its time, as the JVM's
 
 
 def base_instant(timeline: Timeline) -> str | None:
-    """Up to which instant the write timeline has no hole: the latest completed write before which no
+    """The instant up to which the write timeline has no hole: the latest completed write before which no
     write is pending (``getContiguousCompletedWriteTimeline``).
 
     :param timeline: the active timeline.
@@ -48,13 +48,13 @@ def base_instant(timeline: Timeline) -> str | None:
 
 
 def instants_to_catch_up(timeline: Timeline, base: str | None, plan: str) -> list[Instant]:
-    """The instants that are checked during the catch-up: those after the base instant, and from the earliest
-    pending clean, rollback or restore on those that have not completed.
+    """The instants to check during the catch-up: those after the base instant, and from the earliest pending
+    clean, rollback or restore on, those that have not completed.
 
     :param timeline: the active timeline.
     :param base: see :func:`base_instant`.
-    :param plan: requested time of the indexing plan; what begins after it knows of it.
-    :return: in the order of their requested times.
+    :param plan: requested time of the indexing plan; an instant that begins later logs to its indexes.
+    :return: the instants, in the order of their requested times.
     """
 
     def is_checked(instant: Instant) -> bool:
@@ -66,7 +66,7 @@ def instants_to_catch_up(timeline: Timeline, base: str | None, plan: str) -> lis
 
 
 def is_foreign(storage: Storage, pending: PendingInstant) -> bool:
-    """Whether a pending instant is another Hudi writer's.
+    """Whether another Hudi writer has made a pending instant.
 
     :param storage: the table's storage.
     :param pending: the instant.
@@ -81,15 +81,15 @@ def is_foreign(storage: Storage, pending: PendingInstant) -> bool:
 
 
 def _is_known_here(commit_log: CommitLog, instant: str) -> bool:
-    # Planned, or ended in this moment: then its heartbeat has gone since the look at the timeline.
+    # It is planned, or ended at this moment: then its heartbeat has gone since the look at the timeline.
     return any(instant == entry.instant or instant in entry.undone for entry in commit_log.about(instant))
 
 
 def waited_for(table: HudiTable, plan: str) -> list[PendingInstant]:
-    """What another Hudi writer had begun before the plan, and has neither completed nor given up.
+    """Instants that other Hudi writers had begun before the plan, and have neither completed nor given up.
 
-    One whose heartbeat has expired is dead, and not waited for (RFC-45, case 1): whoever rolls it back
-    says so to the indexes too.
+    An instant whose heartbeat has expired is dead, and not waited for (RFC-45, case 1): the writer that rolls
+    it back logs that to the indexes too.
 
     :param table: the table.
     :param plan: requested time of the indexing plan.
@@ -109,8 +109,8 @@ class CatchUp:
     :param table: the table.
     :param plan: requested time of the indexing plan.
     :param lock: the table lock.
-    :param poll_seconds: between two looks.
-    :param tell: told how many instants are left.
+    :param poll_seconds: seconds between two looks.
+    :param tell: called with the number of instants that are left.
     """
 
     def __init__(
@@ -131,10 +131,10 @@ class CatchUp:
         self.logged: list[str] = []
 
     def run(self, timeout_seconds: float) -> None:
-        """Catch up, in a thread of its own that is interrupted after a time.
+        """Catch up, in a thread that is interrupted after the timeout.
 
-        :param timeout_seconds: how long at most (``hoodie.metadata.index.check.timeout.seconds``).
-        :raises IndexCatchUpTimeoutError: when something was still pending then; says what.
+        :param timeout_seconds: seconds at most (``hoodie.metadata.index.check.timeout.seconds``).
+        :raises IndexCatchUpTimeoutError: when an instant is still pending then; the message names it.
         """
         with ThreadPoolExecutor(1, "index-catch-up") as pool:
             try:
@@ -174,7 +174,7 @@ class CatchUp:
 
     def _looks(self) -> Iterator[list[PendingInstant]]:
         while True:
-            # In this order: what completes after the look is logged by the next one.
+            # In this order: the next look logs an instant that completes after this one.
             left = waited_for(self._table, self._plan)
             self._log_missed()
             yield left

@@ -1,8 +1,8 @@
-"""Dropping indexes, while writers go on.
+"""Dropping indexes while writers continue.
 
-A writer that has staged for a dropped index stages again under the lock, so that its commit neither fails
-nor brings the index back. A dropped index can be planned again at once: what is left of the old one is
-older than the new one's base files, and never read.
+A writer that has staged records for a dropped index stages again under the lock, so its commit neither fails
+nor brings the index back. A dropped index can be planned again at once: leftovers of the old one are older
+than the new one's base files, and never read.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from airflow_provider.table.timeline import Action
 
 @dataclass(frozen=True)
 class DropResult:
-    """What a drop did.
+    """The result of a drop.
 
     :param instant: requested time.
-    :param completion_time: when it completed; from then on nobody logs to the indexes.
-    :param indexes: that are gone.
+    :param completion_time: when it completed; from then on no writer logs to the indexes.
+    :param indexes: the dropped indexes.
     """
 
     instant: str
@@ -34,7 +34,7 @@ class DropResult:
     indexes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The result, JSON-able."""
+        """The result as a JSON-able dict."""
         return {
             "instant": self.instant,
             "completion_time": self.completion_time,
@@ -46,21 +46,21 @@ class DropResult:
 def drop_index(
     table: HudiTable, partitions: Iterable[str], *, lock: LockProvider | None = None
 ) -> DropResult | None:
-    """Drop indexes, complete or not. Readers and writers go on without them.
+    """Drop indexes, complete or not. Readers and writers continue without them.
 
-    ``files`` is what the others rest on: without it the whole metadata table goes. ``partition_stats``
-    goes with ``column_stats``.
+    The other indexes depend on ``files``: with it the whole metadata table is dropped. ``partition_stats`` is
+    dropped with ``column_stats``.
 
-    Those that are not kept here (see :mod:`~airflow_provider.table.metadata_table.foreign_partitions`) are
-    dropped as any other.
+    Indexes that this package does not maintain (see
+    :mod:`~airflow_provider.table.metadata_table.foreign_partitions`) are dropped like any other.
 
     :param table: the table.
     :param partitions: the indexes; see :func:`~airflow_provider.indexing.schedule.schedule_index`. One that
-        is not kept here by the name that the table's properties have.
+        this package does not maintain is named as in the table's properties.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
-    :return: None when none of them is there.
+    :return: None when none of the indexes exists.
     :raises UnknownOperationError: when an index is not known.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     config = HudiTable.at(table.storage).config

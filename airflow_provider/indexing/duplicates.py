@@ -1,7 +1,7 @@
-"""Record keys that came to be in two places while the record index was built.
+"""Record keys that got into two places while the record index was built.
 
 No writer could use the index yet, so a writer may have added a key to one partition that exists in another.
-The index has one place for a key, and would not know the other one.
+The index has one place for a key, and would miss the other one.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _RECORD_KEY = META_COLUMNS[2]
 
 
 def check_one_place(storage: Storage, timeline: Timeline, *, since: str = "") -> None:
-    """Make sure that no key that was logged to the record index lives where the index does not say.
+    """Make sure that no key that was logged to the record index exists outside of the place in the index.
 
-    Only the file groups are read that such a key has left, or should have.
+    It reads only file groups that such a key has left, or should have left.
 
     :param storage: the table's storage.
-    :param timeline: of the moment that is looked at; what is logged to the index later does not count.
+    :param timeline: the timeline at the moment to check; records that are logged later do not count.
     :param since: only keys that were logged after this completion time.
-    :raises DuplicateRecordKeyError: when one lives in another place too.
+    :raises DuplicateRecordKeyError: when a key exists in another place too.
     """
     left: dict[FileGroupId, dict[str, RecordLocation | None]] = {}
     view = FileSystemView(storage, timeline)
-    # A clustering that completes now has moved keys by the index, and not yet by the view.
+    # A clustering that completes now has moved keys in the index, but not in the view yet.
     metadata_table = MetadataTable(metadata_storage(storage), as_of=timeline.newest_completion)
     for file_slice in metadata_table.file_slices(MetadataPartition.RECORD_INDEX):
-        for key, said in metadata_table.changed_versions(file_slice, since):
-            places = [each if isinstance(each, RecordLocation) else None for each in said]
+        for key, versions in metadata_table.changed_versions(file_slice, since):
+            places = [each if isinstance(each, RecordLocation) else None for each in versions]
             for place in places[:-1]:
                 if place is not None and _file_group(place) != _file_group(places[-1]):
                     left.setdefault(FileGroupId(place.partition_path, place.file_id), {})[key] = places[-1]

@@ -1,4 +1,4 @@
-"""What the run of an indexing plan is to do, as data: made by an operator, carried out on Spark."""
+"""The run of an indexing plan as data: an operator makes it, and a Spark job executes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One run of an indexing plan, step by step (RFC-45, "Run Indexing").
 
-Every step can be repeated, also by two runs at once: the names and places of base files follow from the plan,
-and the last step is one entry in the commit log. The next run continues what a killed one has left.
+Every step can be repeated, also by two runs at once: the plan determines the names and places of base files,
+and the last step is one entry in the commit log. The next run continues where a killed one stopped.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class IndexResult:
-    """What an indexing did.
+    """The result of an indexing.
 
     :param instant: requested time of the plan.
     :param completion_time: when it completed.
-    :param indexes: that are complete by it.
-    :param file_groups: of these indexes.
-    :param records: with which they began.
-    :param bytes_written: of their base files.
-    :param caught_up: requested times of the instants of other Hudi writers that were logged for them.
-    :param already_completed: whether an earlier run did it.
+    :param indexes: the indexes that it completed.
+    :param file_groups: number of file groups of these indexes.
+    :param records: number of records in their first base files.
+    :param bytes_written: bytes of their base files.
+    :param caught_up: requested times of the instants of other Hudi writers that the run logged to them.
+    :param already_completed: whether an earlier run completed it.
     """
 
     instant: str
@@ -82,7 +82,7 @@ class IndexResult:
     already_completed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The result, JSON-able."""
+        """The result as a JSON-able dict."""
         return {
             "instant": self.instant,
             "completion_time": self.completion_time,
@@ -97,7 +97,7 @@ class IndexResult:
 
 
 def completed_indexing(table: HudiTable, instant: str) -> IndexResult | None:
-    """What a completed indexing did; None when it is not complete, or its indexes were dropped.
+    """The result of a completed indexing; None when it is not complete, or its indexes were dropped.
 
     :param table: the table.
     :param instant: requested time of the plan.
@@ -116,7 +116,7 @@ class IndexRun:
     :param commit_log: its commit log.
     :param instant: requested time of the plan.
     :param lock: the table lock.
-    :param heartbeat: of this run.
+    :param heartbeat: heartbeat of this run.
     """
 
     def __init__(
@@ -149,24 +149,24 @@ class IndexRun:
             self._heartbeat.check()
             return self._complete(tuple(catch_up.logged))
         except HeartbeatExpiredError:
-            raise  # it may be another one's by now
+            raise  # another run may have the plan by now
         except BaseException:
             give_up(self._table, self._instant, self._lock)
             raise
 
     @property
     def _partitions(self) -> list[str]:
-        """The indexes that the plan makes, whatever has become of them."""
+        """The indexes that the plan makes, in whatever state they are."""
         return [each.partition for each in self._planned().indexes or () if each.instant == self._instant]
 
     def _begin(self) -> IndexResult | None:
-        """Put the inflight instant; the result of another run if that has completed the plan meanwhile."""
+        """Put the inflight instant. Returns the result of another run if that has completed the plan."""
         requested, in_flight = (
             instant_path(Instant(self._instant, Action.INDEXING, state))
             for state in (State.REQUESTED, State.INFLIGHT)
         )
         try:
-            # From the plan, so that nothing is left of one that is dropped in this moment.
+            # A link to the plan, so that no file stays of a plan that is dropped at this moment.
             self._storage.link_if_absent(requested, in_flight)
         except FileNotFoundError:
             done = completed_indexing(self._table, self._instant)
@@ -179,7 +179,7 @@ class IndexRun:
         """Write the base files, unless an earlier run has."""
         metadata_table, storage = metadata_storage(self._storage), self._storage
         done = [each for each in staged_base_files(storage, self._instant) if are_there(storage, each)]
-        pending = (each for each in self._pending() if not each.is_complete)  # else by another run
+        pending = (each for each in self._pending() if not each.is_complete)  # another run completed the rest
         left = [each for each in pending if each.partition not in {found.partition for found in done}]
         if not left:
             log.info("table %s: the base files of indexing %s are there", storage.root, self._instant)
@@ -213,11 +213,11 @@ class IndexRun:
             )
 
     def _remove_base_files_of_earlier_plans(self, partitions: Iterable[str]) -> None:
-        """Delete base files that others wrote after their plans were dropped.
+        """Delete base files that other runs wrote after their plans were dropped.
 
-        Those of this plan stay: they are written again under the same names, and another run may have
+        Base files of this plan stay: they are written again under the same names, and another run may have
         completed the plan with them. As long as this plan is not dropped, no later plan makes these indexes,
-        so none of the listed files is of a later one.
+        so none of the listed files belongs to a later plan.
         """
         own = write_token_of(self._instant)
         left = [path for path, token in _initial_base_files(self._storage, partitions) if token != own]
@@ -231,17 +231,17 @@ class IndexRun:
         try:
             check_one_place(self._storage, timeline, since=since)
         except FileNotFoundError:
-            self._pending()  # was it dropped in this moment?
+            self._pending()  # raises if the index was dropped at this moment
             raise
 
     def _complete(self, caught_up: tuple[str, ...]) -> IndexResult:
-        # Most of it before the lock.
+        # Most of the check is done before the lock is taken.
         newest = publish_head(self._storage, self._log)
         checked = newest.completion_time if newest else ""
         try:
             self._check_one_place(self._pending(), self._table.timeline(), "")
         except (FileNotFoundError, SnapshotUnavailableError, NoSuchInstantError):
-            # Cleaned or undone since: all of it under the lock.
+            # A file was cleaned or a commit undone meanwhile: the whole check is done under the lock.
             checked = ""
 
         def decide(moment: Moment) -> IndexChange | None:
@@ -250,7 +250,7 @@ class IndexRun:
             if not of_plan:
                 raise _dropped(self._storage, self._instant)
             if all(each.is_complete for each in of_plan):
-                return None  # by another run
+                return None  # another run completed it
             self._check_one_place(of_plan, moment.timeline, checked)
             self._check_base_files(of_plan, moment.timeline)
             after = tuple(
@@ -275,7 +275,7 @@ class IndexRun:
         return result
 
     def _check_base_files(self, of_plan: Indexes, timeline: Timeline) -> None:
-        """Make sure that what is built can be counted, whatever other Hudi writers have done meanwhile."""
+        """Make sure that readers can use the new indexes, whatever other Hudi writers have done meanwhile."""
         storage = self._storage
         staged = {each.partition: each for each in staged_base_files(storage, self._instant)}
         table = MetadataTable(metadata_storage(storage))
@@ -316,7 +316,7 @@ class IndexRun:
 
 
 def give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
-    """Take a plan back to requested: it can be run again, by anybody."""
+    """Return a plan to the state requested, so that any process can run it again."""
     storage, commit_log = table.storage, CommitLog(table.storage)
     try:
         with lock:
@@ -325,7 +325,7 @@ def give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
             if not of_plan:
                 own = write_token_of(instant)
                 for path, token in _initial_base_files(storage, MetadataPartition):
-                    if token == own:  # written after the drop
+                    if token == own:  # this run wrote it after the drop
                         storage.delete(path)
                 for base_files in staged_base_files(storage, instant):
                     storage.delete(base_files.path)
@@ -333,7 +333,7 @@ def give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
                 storage.delete(instant_path(Instant(instant, Action.INDEXING, State.INFLIGHT)))
                 settle_index_config(storage, [each.partition for each in of_plan])
     except (TableServiceError, OSError) as error:
-        # The error that led here is the one to tell; the next run does not mind what is left.
+        # The caller raises the error that led here; leftovers do not disturb the next run.
         log.warning("indexing %s is left in flight: %s", instant, error)
 
 
@@ -383,7 +383,7 @@ def _result(
     )
     return IndexResult(
         instant,
-        completed.completion_time if completed else "",  # it may be trimmed
+        completed.completion_time if completed else "",  # the entry may be trimmed
         tuple(each.partition for each in indexes),
         sum(each.file_groups for each in indexes),
         sum(stat.num_writes for stat in stats),
@@ -394,7 +394,7 @@ def _result(
 
 
 def _initial_base_files(storage: Storage, partitions: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Paths and write tokens of the base files with which indexes begin, or were to begin."""
+    """Paths and write tokens of initial base files, including those of dropped plans."""
     for partition in partitions:
         for name in storage.names(f"{METADATA_FOLDER}/{partition}"):
             _, _, rest = name.partition("_")

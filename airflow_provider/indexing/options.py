@@ -1,4 +1,4 @@
-"""How many file groups an index gets, by the options of Hudi."""
+"""The number of file groups of an index, by Hudi's options."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from airflow_provider.table.metadata_table import MetadataPartition, estimated_f
 
 
 def index_options(table: HudiTable, given: Mapping[str, Any] | None) -> IndexOptions:
-    """What holds for the indexes of a table.
+    """The options in effect for the indexes of a table.
 
-    :param table: the table; its own options hold where the others say nothing.
-    :param given: by Hudi's names.
-    :raises UnknownOperationError: when there is no such option; names the nearest one.
-    :raises InvalidInputError: when a value cannot be, options contradict each other, or they say that the
-        table has no metadata table.
+    :param table: the table; its own options apply where ``given`` has none.
+    :param given: options by Hudi's names.
+    :raises UnknownOperationError: when an option is unknown; the message names the nearest one.
+    :raises InvalidInputError: when a value is invalid, options contradict each other, or they disable the
+        table's metadata table.
     """
     found = EffectiveOptions(HudiOptions.parse(given), table.hudi_options).options.index
     if found.enabled is False:
@@ -30,11 +30,11 @@ def index_options(table: HudiTable, given: Mapping[str, Any] | None) -> IndexOpt
 
 
 def file_group_count(partition: MetadataPartition, records: int, options: IndexOptions) -> int:
-    """How many file groups an index gets; their number never changes.
+    """The number of file groups that an index gets; it never changes.
 
     :param partition: the index.
-    :param records: of the table; counts for the record index only.
-    :param options: of the table's indexes.
+    :param records: number of records of the table; it matters for the record index only.
+    :param options: options of the table's indexes.
     """
     if partition is MetadataPartition.RECORD_INDEX:
         return estimated_file_groups(

@@ -1,4 +1,4 @@
-"""Runs of indexing plans: beginning one, what is pending, and ending one whose process is gone."""
+"""Runs of indexing plans: begin one, list pending plans, and end a run whose process is gone."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ CATCH_UP_TIMEOUT_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class IndexRunSettings:
-    """How the run of an indexing plan goes about it.
+    """Settings of the run of an indexing plan.
 
-    :param timeout_seconds: how long the catch-up waits for writers that know nothing of the indexes.
-    :param poll_seconds: between two looks during the catch-up.
+    :param timeout_seconds: seconds that the catch-up waits for writers that do not log to the indexes.
+    :param poll_seconds: seconds between two looks during the catch-up.
     :param heartbeat: how the run shows that it is alive.
-    :param max_failures: failures in a row after which a plan is not built any more; None never.
+    :param max_failures: failures in a row after which the plan is not built any more; None for no limit.
     :raises InvalidInputError: when a number of seconds is not above zero.
     """
 
@@ -80,8 +80,8 @@ def pending_indexings(
     """Indexing plans of this package that are not complete, the oldest first.
 
     :param table: the table.
-    :param indexes: only those that build one of these.
-    :param idle: only those that nobody carries out.
+    :param indexes: only plans that build one of these.
+    :param idle: True for plans that nobody runs now, False for all.
     """
     storage, commit_log = table.storage, CommitLog(table.storage)
     there = current_indexes(storage, commit_log, commit_log.newest())
@@ -103,28 +103,28 @@ def run_index(
     is_alive: Callable[[], bool] | None = None,
     around: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> IndexResult | None:
-    """Carry an indexing plan out: base files, catch-up, completion. What is complete is not done again.
+    """Run an indexing plan: base files, catch-up, completion. Completed steps are not repeated.
 
-    When it fails, or is interrupted, the plan stays: writers go on logging to its indexes, nobody reads
-    them, and it can be run again.
+    When a run fails, or is interrupted, the plan stays: writers keep logging to its indexes, no reader uses
+    them, and the plan can be run again.
 
     :param table: the table.
-    :param instant: requested time of the plan; the oldest one that nobody carries out when None.
+    :param instant: requested time of the plan; the oldest one that nobody runs when None.
     :param settings: catch-up, heartbeat, and how often the plan may fail.
     :param build: writes the base files.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
-    :param operation_key: kept in the heartbeat, for who looks for this run.
+    :param operation_key: stored in the heartbeat, so that a later try finds this run.
     :param is_alive: asked before every beat; False gives the run up.
-    :param around: entered with the instant before base files are written, left afterwards.
-    :return: None when no plan was named, and there is none to carry out.
+    :param around: a context manager for the instant, entered before base files are written, left afterwards.
+    :return: None when no plan was named, and none is pending.
     :raises NoSuchInstantError: when there is no such plan, or its indexes were dropped.
-    :raises WriteConflictError: when somebody else carries it out.
+    :raises WriteConflictError: when another process runs the plan.
     :raises ServiceStoppedError: when the plan failed too often.
     :raises IndexCatchUpTimeoutError: when another Hudi writer did not end in time.
-    :raises DuplicateRecordKeyError: when the record index is to be built, and a key is there twice.
-    :raises InvalidInputError: when the lock does not keep another Hudi writer out.
-    :raises HeartbeatExpiredError: when this run stood still for too long.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises DuplicateRecordKeyError: when the plan builds the record index, and a key exists twice.
+    :raises InvalidInputError: when the lock does not exclude another Hudi writer.
+    :raises HeartbeatExpiredError: when this run was paused for too long.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     """
     settings = settings or IndexRunSettings()
     table.check_writable()
@@ -168,7 +168,7 @@ def end_indexing(
 
     :param table: the table.
     :param instant: requested time of the plan.
-    :param operation_key: of the run; another one's is left alone.
+    :param operation_key: key of the run; a run with another key is left alone.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -183,7 +183,7 @@ def end_indexing(
 def _claimed(
     storage: Storage, instant: str, info: HeartbeatInfo, is_alive: Callable[[], bool] | None
 ) -> Iterator[Heartbeat]:
-    """Have a plan to oneself, by its heartbeat."""
+    """Claim a plan by the run's heartbeat, and release it afterwards."""
     if not storage.put_if_absent(heartbeat_path(instant), info.to_json()):
         found = observe(storage).get(instant)
         who = f" by {found.info.owner}" if found else ""

@@ -1,8 +1,8 @@
 """Planning indexes (RFC-45, "Schedule Indexing").
 
-The plan is an entry in the commit log. Whoever commits after it logs to the new indexes, and whoever
-commits before it does not: there is no moment in between. The file groups are made by the publication of
-that entry, under the same lock, so that a plan that failed has left nothing.
+The plan is an entry in the commit log. Every commit after it logs to the new indexes, and no commit before it
+does: there is no moment in between. The publication of that entry creates the file groups, under the same
+lock, so that a plan that failed leaves nothing.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _STATISTICS = (MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS
 
 _FIRST_INSTANT = "00000000000000"  # Hudi's INIT_INSTANT_TS: before the first commit
 
-_READERS = 16  # of footers at the same time: what they wait for is the storage
+_READERS = 16  # footers that are read at the same time, because each read waits for the storage
 
 _FILE_GROUP = re.compile(r"^\.?[a-z-]+-(\d{4,})-0_")
 
 
 def known_indexes(names: Iterable[str]) -> list[MetadataPartition]:
-    """The indexes of these names, each once.
+    """The indexes of these names, without repetition.
 
-    :raises UnknownOperationError: when one is not known; names the known ones.
-    :raises InvalidInputError: when there is none.
+    :raises UnknownOperationError: when a name is unknown; the message lists the known ones.
+    :raises InvalidInputError: when there is no name.
     """
     found = []
     for name in dict.fromkeys(names):
@@ -64,14 +64,14 @@ def known_indexes(names: Iterable[str]) -> list[MetadataPartition]:
 
 
 def check_lock(table: HudiTable, lock: LockProvider) -> None:
-    """Make sure that the lock keeps all writers of the table apart (RFC-45: error out without one).
+    """Make sure that the lock excludes all other writers of the table (RFC-45: error out without one).
 
-    Writers of this package all take the lock in the table when nothing else is configured. Another Hudi
-    writer does not.
+    Writers of this package all take the lock in the table when no other is configured. Another Hudi writer
+    does not.
 
     :param table: the table.
     :param lock: the table lock.
-    :raises InvalidInputError: when another Hudi writer is at work that cannot hold this lock.
+    :raises InvalidInputError: when another Hudi writer is at work that cannot take this lock.
     """
     if lock.excludes_hudi:
         return
@@ -93,23 +93,24 @@ def schedule_index(
     options: Mapping[str, Any] | None = None,
     lock: LockProvider | None = None,
 ) -> str | None:
-    """Plan indexes, as an instant that :func:`~airflow_provider.indexing.run.run_index` carries out.
+    """Plan indexes, as an instant that :func:`~airflow_provider.indexing.run.run_index` executes.
 
-    From then on every commit logs to them; they are used once they are complete. ``files`` is planned
-    along where it is not there, because the others need it. What is there or planned already is left out.
+    From then on every commit logs to them; readers use them once they are complete. The plan includes
+    ``files`` where it is missing, because the others need it. It leaves out indexes that exist or are
+    planned.
 
     :param table: the table.
     :param partitions: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
         ``partition_stats``.
-    :param columns: whose statistics are kept; what the options say, or the first 32 that have an order, when
-        None.
-    :param options: by Hudi's names, such as those of numbers of file groups, over the table's own.
+    :param columns: the columns with statistics; when None, those in the options, or the first 32 columns
+        whose type has an order.
+    :param options: options by Hudi's names, such as numbers of file groups; they override the table's own.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
-    :return: the plan's requested time; None when all of it is there or planned already.
-    :raises UnknownOperationError: when an index or an option is not known.
-    :raises InvalidInputError: when a column is not there or has no order, the columns are others than
-        those of an index that is there, or the lock does not keep another Hudi writer out.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :return: the plan's requested time; None when all indexes exist or are planned already.
+    :raises UnknownOperationError: when an index or an option is unknown.
+    :raises InvalidInputError: when a column is missing or its type has no order, the columns differ from
+        those of an existing index, or the lock does not exclude another Hudi writer.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     wanted, sizes = known_indexes(partitions), index_options(table, options)
@@ -127,7 +128,7 @@ def schedule_index(
     there = {each.partition for each in current_indexes(storage, CommitLog(storage), newest)}
     records = 0
     if MetadataPartition.RECORD_INDEX in set(wanted) - there:
-        records = _record_count(storage, table.view().all_base_files())  # before the lock: it reads footers
+        records = _record_count(storage, table.view().all_base_files())  # read before the lock: it is slow
 
     def decide(moment: Moment) -> IndexChange | None:
         before = moment.indexes
@@ -155,7 +156,7 @@ def schedule_index(
 def _left(
     storage: Storage, wanted: Sequence[MetadataPartition], present: set[str], columns: Sequence[str] | None
 ) -> list[MetadataPartition]:
-    """What there is to plan."""
+    """The indexes that are left to plan."""
     new = [each for each in wanted if each not in present]
     if new and MetadataPartition.FILES not in {*new, *present}:
         new = [MetadataPartition.FILES, *new]
@@ -171,7 +172,7 @@ def _left(
 
 
 def _columns(storage: Storage, present: set[str]) -> tuple[str, ...]:
-    """The columns of the statistics that there are."""
+    """The columns of the existing statistics."""
     if not present & set(_STATISTICS):
         return ()
     definition = read_index_definitions(storage).get(MetadataPartition.COLUMN_STATS)
@@ -184,15 +185,15 @@ def _record_count(storage: Storage, base_files: Sequence[BaseFile]) -> int:
             with BaseFileReader(storage, base_file.path) as reader:
                 return int(reader.parquet.metadata.num_rows)
         except FileNotFoundError:
-            return 0  # cleaned in this moment: its file group has a newer slice
+            return 0  # it was cleaned at this moment: its file group has a newer slice
 
     with ThreadPoolExecutor(_READERS) as pool:
         return sum(pool.map(rows, base_files))
 
 
 def _file_groups(storage: Storage, partition: MetadataPartition, records: int, options: IndexOptions) -> int:
-    # Readers count the file groups that they find: of an index that was dropped in this moment some may be
-    # left. What they say is older than the new base files, and not read.
+    # Readers count the file groups that they find. An index that was dropped at this moment may have left
+    # some. Their records are older than the new base files, and never read.
     names = storage.names(f"{METADATA_FOLDER}/{partition}")
     left = (int(match[1]) + 1 for name in names if (match := _FILE_GROUP.match(name)))
     return max([file_group_count(partition, records, options), *left])

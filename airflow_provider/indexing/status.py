@@ -1,4 +1,4 @@
-"""Which indexes a table has, and how far those are that are being built."""
+"""The indexes of a table, and the progress of those that are being built."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class IndexStatus:
     """One index.
 
     :param index: its name.
-    :param state: ``complete``: it is used; ``building``: somebody is at it; ``planned``: nobody is; ``not
-        kept``: another Hudi writer's, of a kind that is not kept up to date here.
+    :param state: ``complete``: it is used; ``building``: a run builds it; ``planned``: no run does; ``not
+        kept``: another Hudi writer's index, of a kind that this package does not maintain.
     :param instant: requested time of its plan; empty where another Hudi writer made it.
-    :param file_groups: how many it has.
-    :param owner: who builds it, host and process.
-    :param progress: how far that is, for people.
+    :param file_groups: number of its file groups.
+    :param owner: host and process that build it.
+    :param progress: progress of the build, for people.
     """
 
     index: str

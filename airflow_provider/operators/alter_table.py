@@ -73,7 +73,7 @@ class AlterTableOperator(TableOperator):
         :raises AirflowFailException: for a change that cannot be, and for a table that cannot be written
             here; caused by the typed error.
         :raises WriteConflictError: when a write of another Hudi writer is unfinished.
-        :raises LockTimeoutError: when the table lock could not be had in time.
+        :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         alteration = Alteration(**{name: self._given(name) for name in ("add", "widen", "rename", "comment")})
         hook = TableHook(self.metastore_conn_id, self.storage_conn_id)

@@ -78,7 +78,7 @@ class ArchiveTimelineOperator(TableOperator):
 
         :raises AirflowFailException: for input that no retry can make work, and for a table that cannot
             be archived here; caused by the typed error.
-        :raises LockTimeoutError: when the table lock could not be had in time.
+        :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         only_tell = flag(self.only_tell, "dry_run")
         after = seconds(self.dead_writers_after, "dead_writers_after")

@@ -164,7 +164,7 @@ class ScheduleClusteringOperator(_PlansClustering):
 
         :raises AirflowFailException: for input that no retry can make work, and when clustering has
             stopped itself on this table; caused by the typed error.
-        :raises LockTimeoutError: when the table lock could not be had in time.
+        :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
         instant = self._schedule(table)

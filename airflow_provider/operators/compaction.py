@@ -108,7 +108,7 @@ class CompactionOperator(TableOperator):
 
         :raises AirflowFailException: for input that no retry can make work, and for a table that cannot
             be written here; caused by the typed error.
-        :raises LockTimeoutError: when the table lock could not be had in time.
+        :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         only_tell = flag(self.only_tell, "dry_run")
         most = count(self.max_delta_commits, "max_delta_commits")

@@ -116,7 +116,7 @@ class ScheduleIndexOperator(_PlansIndex):
         """Plan.
 
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
-        :raises LockTimeoutError: when the table lock could not be had in time.
+        :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
         instant = self._schedule(table)
@@ -293,7 +293,7 @@ class DropIndexOperator(TableOperator):
         """Drop.
 
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
-        :raises LockTimeoutError: when the table lock could not be had in time.
+        :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
         dropped = drop_index(table, _texts(self.indexes), lock=self._lock(table, self._options(table)))

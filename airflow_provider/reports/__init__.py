@@ -1,9 +1,9 @@
-"""What a person on call wants to know of tables and metastores, as JSON: for the page and the command line.
+"""Reports for people on call, about tables and metastores, as JSON: for the page and the command line.
 
-Nothing here changes a table. ``table_report`` is one row of the list of tables, ``timeline_report`` the
-instants of a table with who was at them, ``metastore_report`` who follows the notification log and which
-transactions are open, ``task_report`` what a task of Airflow did. ``history`` remembers what never changes,
-so that looking again costs what has changed.
+No report changes a table. ``table_report`` is one row of the list of tables. ``timeline_report`` has the
+instants of a table and their writers. ``metastore_report`` has the consumers of the notification log and the
+open transactions. ``task_report`` has the work of an Airflow task. ``history`` caches what never changes, so
+that a second look costs only what has changed.
 """
 
 from __future__ import annotations

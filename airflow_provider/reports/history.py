@@ -1,4 +1,4 @@
-"""What was said once and never changes: entries of the commit log, and what a commit wrote."""
+"""A cache of what never changes: entries of the commit log, and summaries of commits."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MOST_KEPT = 20_000
 
 @dataclass(frozen=True)
 class CommitSummary:
-    """What a completed commit did.
+    """The result of a completed commit.
 
     :param operation: Hudi's operation type.
-    :param rows_inserted: rows that are new in the table.
-    :param rows_updated: rows that replaced an older version.
-    :param rows_deleted: rows that were taken out.
-    :param files: files written.
+    :param rows_inserted: number of rows that are new in the table.
+    :param rows_updated: number of rows that replaced an older version.
+    :param rows_deleted: number of rows that were deleted.
+    :param files: number of files written.
     :param bytes: bytes written.
-    :param file_sizes: bytes of the smallest, the median and the largest file; empty where there is none.
-    :param said: what its writer put into the commit's metadata, but the schema.
+    :param file_sizes: bytes of the smallest, the median and the largest file; empty without files.
+    :param extra_metadata: the writer's extra metadata in the commit, without the schema.
     """
 
     operation: str
@@ -37,11 +37,11 @@ class CommitSummary:
     files: int
     bytes: int
     file_sizes: tuple[int, ...]
-    said: dict[str, str]
+    extra_metadata: dict[str, str]
 
     @classmethod
     def of(cls, metadata: CommitMetadata) -> CommitSummary:
-        """What a commit's metadata says."""
+        """The summary of a commit, from its metadata."""
         stats = metadata.write_stats
         sizes = sorted(stat.file_size for stat in stats if stat.file_size)
         return cls(
@@ -56,13 +56,13 @@ class CommitSummary:
         )
 
     def number(self, name: str) -> int | None:
-        """A number that the writer said, such as its priority or its write id."""
-        said = self.said.get(name, "")
-        return int(said) if said.lstrip("-").isdecimal() else None
+        """A number in the extra metadata, such as the writer's priority or its write id."""
+        text = self.extra_metadata.get(name, "")
+        return int(text) if text.lstrip("-").isdecimal() else None
 
 
 class TableHistory:
-    """A table, and what was read of it so far.
+    """A table, and all that was read of it so far.
 
     :param table: the table; nothing is written to it.
     """
@@ -76,7 +76,7 @@ class TableHistory:
     def entries(self, most: int) -> list[LogEntry]:
         """The newest entries of the commit log.
 
-        :param most: how many.
+        :param most: how many entries at most.
         :return: newest first.
         """
         log = CommitLog(self.table.storage)
@@ -84,7 +84,7 @@ class TableHistory:
         if newest is None:
             return []
         if self._entries.get(newest.sequence, newest) != newest:
-            self._entries.clear()  # the table was made anew
+            self._entries.clear()  # the table was created again
         found = [newest]
         wanted = range(newest.sequence - 1, max(newest.sequence - most, log.trimmed()), -1)
         missing = [sequence for sequence in wanted if sequence not in self._entries]
@@ -95,10 +95,10 @@ class TableHistory:
         return found
 
     def summaries(self, timeline: Timeline, commits: Iterable[Instant]) -> dict[str, CommitSummary]:
-        """What commits did, by requested time; one that is undone in this moment is left out.
+        """Summaries of commits by requested time, without a commit that is undone at this moment.
 
-        :param timeline: the table's.
-        :param commits: completed commits of it.
+        :param timeline: the table's timeline.
+        :param commits: completed commits on it.
         """
         commits = list(commits)
 
@@ -115,11 +115,11 @@ class TableHistory:
         return {instant: summary for instant, summary in found.items() if summary is not None}
 
     def unless_changed(self, name: str, state: str, look: Any) -> Any:
-        """What follows from the table's state alone: looked for again when the state is another.
+        """A value that depends on the table's state only; it is computed again when the state has changed.
 
-        :param name: what it is.
+        :param name: the value's name in the cache.
         :param state: the state, such as the newest completion time.
-        :param look: finds it.
+        :param look: computes the value.
         """
         known = self._derived.get(name)
         if known is None or known[0] != state:

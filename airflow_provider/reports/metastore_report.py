@@ -1,4 +1,4 @@
-"""Who follows a metastore's notification log, and which of its transactions are open."""
+"""The consumers of a metastore's notification log, and its open transactions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from airflow_provider.metastore import AnyMetastore, NotificationEvent, TxnState
 from airflow_provider.reports.timeline_report import who
 
 _MOST_TXNS = 200
-_FEWEST_LOOKED_AT = 256  # events; of those asked for there may be few
+_FEWEST_LOOKED_AT = 256  # events read at a time; few of them may match
 
 
 def report_consumers(metastore: AnyMetastore) -> list[dict[str, Any]]:
-    """Who follows the notification log, how far each is, and whom retention waits for.
+    """The consumers of the notification log, how far each is, and for whom retention keeps events.
 
-    :param metastore: ours, or a server of ours.
+    :param metastore: a metastore of this package, or a server of one.
     :return: JSON-able: ``consumer``, ``event_id``, ``behind`` (events), ``silent_seconds``,
         ``expiry_seconds``, ``live`` and ``holds_back_retention``.
     """
@@ -55,7 +55,7 @@ def report_metastore(metastore: AnyMetastore) -> dict[str, Any]:
 
 
 def report_write_ids(metastore: AnyMetastore, database: str, table: str) -> dict[str, Any]:
-    """Which write ids of a table a reader sees, and whose are open.
+    """The write ids of a table that a reader sees, and the transactions of the open ones.
 
     :param metastore: the metastore that knows the table.
     :param database: its database.
@@ -82,8 +82,8 @@ def report_write_ids(metastore: AnyMetastore, database: str, table: str) -> dict
 def newest_events(metastore: AnyMetastore, most: int, **of: Any) -> list[NotificationEvent]:
     """The newest events of the notification log, oldest first.
 
-    :param metastore: the metastore that keeps the log.
-    :param most: so many at most.
+    :param most: how many events at most.
+    :param of: a filter; see :meth:`~airflow_provider.metastore.AnyMetastore.next_events`.
     :param of: which ones; see :meth:`~airflow_provider.metastore.AnyMetastore.next_events`.
     """
     found: list[NotificationEvent] = []
@@ -102,7 +102,7 @@ def newest_events(metastore: AnyMetastore, most: int, **of: Any) -> list[Notific
 
 def _txn(metastore: AnyMetastore, txn_id: int) -> dict[str, Any] | None:
     txn = metastore.get_txn(txn_id)
-    if txn.state is not TxnState.OPEN:  # it ended in this moment
+    if txn.state is not TxnState.OPEN:  # it ended at this moment
         return None
     now = time.time()
     return {

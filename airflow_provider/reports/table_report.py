@@ -1,4 +1,4 @@
-"""One row of the list of tables: is it alive, who is at it, and what needs a person."""
+"""One row of the list of tables: its last commit, its writers, and what needs a person."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import State, Timeline, format_time, parse_time, timeline_zone
 
 _DAY = 24 * 3600.0
-_ENTRIES = 50  # of the log, in which the last commit is looked for
+_ENTRIES = 50  # entries of the log in which the last commit is looked for
 
 
 def report_table(history: TableHistory, lock: LockProvider | None = None) -> dict[str, Any]:
     """One row of the list of tables.
 
-    :param history: the table's.
-    :param lock: a contender for its lock; None to say nothing of the lock.
+    :param history: the table's history.
+    :param lock: a contender for its lock; None leaves the lock out.
     :return: JSON-able: ``type``, ``instants`` (on the active timeline), ``last_commit`` (``instant``, ``at``
         in seconds since the epoch, ``operation``, ``who``), ``day`` (``commits`` and ``rows_inserted``,
         ``rows_updated``, ``rows_deleted`` of the last 24 hours), ``writers`` and ``plans`` (see
         :func:`report_pending`), ``lock`` (see :func:`report_locks`), ``indexes``, ``stopped`` (services that
-        have stopped themselves, or have failed, and why), ``files``, ``bytes``, ``holders`` (who keeps a
-        clean or an archival from going on).
+        are stopped, or have failed, and why), ``files``, ``bytes``, ``holders`` (savepoints, consumers and
+        others for whom a clean or an archival keeps files or instants).
     """
     table = history.table
     timeline = table.timeline()
@@ -61,14 +61,14 @@ def report_table(history: TableHistory, lock: LockProvider | None = None) -> dic
 def report_pending(
     table: HudiTable, timeline: Timeline | None = None, locks: list[dict[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
-    """Writes that have not ended: who is at them, how far they are, and whether they live.
+    """Writes that have not ended: their writers, their progress, and whether the writers are alive.
 
     :param table: the table; nothing is written to it.
-    :param timeline: its active timeline; looked at when None.
-    :param locks: of :func:`report_locks`, which tell who commits now; not told when None.
+    :param timeline: its active timeline; read when None.
+    :param locks: from :func:`report_locks`, to find who commits now; phases leave that out when None.
     :return: JSON-able, the fields of a :class:`~airflow_provider.concurrency.PendingInstant`, and ``who``,
         ``lane`` and ``phase``: ``planned``, ``looks for its keys``, ``writes``, ``waits for the lock``,
-        ``commits``, or what the writer itself says.
+        ``commits``, or a phase that the writer itself reports.
     """
     timeline = timeline or table.timeline()
     at_lock = {each["owner"]: each["state"] for each in locks or ()}
@@ -77,8 +77,8 @@ def report_pending(
         instant = timeline.find(each.instant)
         if each.alive is None:
             phase = "planned"
-        elif (told := at_lock.get(each.owner)) is not None:
-            phase = "commits" if told == "held" else "waits for the lock"
+        elif (lock_state := at_lock.get(each.owner)) is not None:
+            phase = "commits" if lock_state == "held" else "waits for the lock"
         elif (progress := progress_of(table.storage, each.instant)) is not None:
             phase = progress
         else:
@@ -91,10 +91,10 @@ def report_pending(
 
 
 def report_locks(lock: LockProvider) -> list[dict[str, Any]]:
-    """Who holds a table's lock, and who waits for it.
+    """The holder of a table's lock, and those that wait for it.
 
-    :param lock: a contender for it.
-    :return: JSON-able, the holder first: ``state`` (``held`` or ``waits``), ``owner``, ``who``, and of a
+    :param lock: a contender for the lock.
+    :return: JSON-able, the holder first: ``state`` (``held`` or ``waits``), ``owner``, ``who``, and for a
         holder ``fencing_token``, ``age_seconds`` and ``seconds_left``.
     :raises LockUnavailableError: when the backend cannot be reached.
     """
@@ -110,7 +110,7 @@ def _locks(lock: LockProvider | None) -> list[dict[str, Any]]:
         return []
     try:
         return report_locks(lock)
-    except (TableServiceError, OSError) as error:  # the table can be looked at all the same
+    except (TableServiceError, OSError) as error:  # the rest of the report does not need the lock
         return [{"state": "unknown", "owner": "", "who": None, "error": f"{type(error).__name__}: {error}"}]
 
 

@@ -1,4 +1,4 @@
-"""What a task of Airflow does, or did, to a table."""
+"""The work of an Airflow task on a table."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from airflow_provider.reports.history import TableHistory
 from airflow_provider.reports.table_report import report_pending
 from airflow_provider.reports.timeline_report import report_timeline
 
-_LAST = 300  # instants that are looked through
+_LAST = 300  # number of instants to search
 
 
 def report_task(
     history: TableHistory, task: TaskRun, locks: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """The instants of a task, of all its tries, with the phase of the one that runs.
+    """The instants of a task, of all its tries, with the phase of the one that is running.
 
-    :param history: of the table that the task works on.
-    :param task: the task; its try does not matter.
-    :param locks: of :func:`~airflow_provider.reports.report_locks`.
+    :param history: history of the table that the task works on.
+    :param task: the task; its try number is ignored.
+    :param locks: from :func:`~airflow_provider.reports.report_locks`.
     :return: JSON-able: ``instants`` (see :func:`~airflow_provider.reports.report_timeline`, with ``phase``
-        of one that runs), newest last, and ``waits_for``: the writers of higher priority that live, and who
-        holds the lock, while one of them runs.
+        of a running one), newest last. While an instant is running, also ``waits_for``, the live writers of
+        higher priority, and ``lock``, its other holders.
     """
 
     def is_its(named: dict[str, Any] | None) -> bool:
@@ -41,5 +41,5 @@ def report_task(
     blocking = [
         each for each in pending if priority is not None and each["alive"] and each["priority"] > priority
     ]
-    held = [each for each in locks or () if each["state"] == "held" and not is_its(each.get("who"))]
-    return {"instants": instants, "waits_for": blocking, "lock": held if running else []}
+    holders = [each for each in locks or () if each["state"] == "held" and not is_its(each.get("who"))]
+    return {"instants": instants, "waits_for": blocking, "lock": holders if running else []}

@@ -1,4 +1,4 @@
-"""The instants of a table, each with who was at it and how it ended."""
+"""The instants of a table, each with its writer and its end."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _MOST_PARTITIONS = 200
 def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True) -> list[dict[str, Any]]:
     """The newest instants of a table's active timeline, and those that were undone among them.
 
-    :param history: the table's.
-    :param last: how many instants.
-    :param with_rows: whether to say what each commit wrote; costs one read of storage for each that was not
-        read before.
-    :return: JSON-able, in the order of requested times. Of each: ``instant``, ``action``, ``operation``,
+    :param history: the table's history.
+    :param last: number of instants.
+    :param with_rows: whether to report what each commit wrote; this costs one read of storage for each commit
+        that was not read before.
+    :return: JSON-able, in the order of requested times. Each has ``instant``, ``action``, ``operation``,
         ``state`` (``planned``, ``running``, ``silent``, ``done``, ``rolled back`` or ``reverted``), ``began``
         and ``ended`` (seconds since the epoch; None while it goes on), ``completed`` (completion time),
         ``lane``, ``priority``, ``who`` (see :func:`who`), ``reason`` of its end where it was undone,
@@ -53,10 +53,10 @@ def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True)
     timeline, zone = table.timeline(), timeline_zone(table.storage)
     pending = {each.instant: each for each in pending_instants(table)}
     entries = history.entries(2 * last)
-    said = _Said(entries)
+    logged = _LogEntries(entries)
     shown = list(timeline.instants[-last:])
     commits = [each for each in shown if each.state is State.COMPLETED and each.action in WRITE_ACTIONS]
-    silent = [each for each in commits if each.requested_time not in said.done]  # the log was trimmed
+    silent = [each for each in commits if each.requested_time not in logged.done]  # the log was trimmed
     summaries = history.summaries(timeline, commits if with_rows else silent)
 
     def moment(text: str | None) -> float | None:
@@ -65,22 +65,22 @@ def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True)
     bars: dict[str, dict[str, Any]] = {}
     for instant in shown:
         requested = instant.requested_time
-        if requested in said.undone and instant.state is not State.COMPLETED:
-            continue  # told below, with how it ended
+        if requested in logged.undone and instant.state is not State.COMPLETED:
+            continue  # shown below, with its end
         if instant.state is State.COMPLETED:
-            bar = _completed(instant, said.done.get(requested), summaries.get(requested))
+            bar = _completed(instant, logged.done.get(requested), summaries.get(requested))
         else:
-            bar = _pending(instant, pending.get(requested), said.planned.get(requested))
+            bar = _pending(instant, pending.get(requested), logged.planned.get(requested))
             bar["progress"] = progress_of(table.storage, requested) if bar["state"] == "running" else None
         key = f"{requested}.savepoint" if instant.action is Action.SAVEPOINT else requested
         bars[key] = bar
     for requested, beating in pending.items():
-        if requested not in bars and requested not in said.undone:  # nothing is on the timeline yet
+        if requested not in bars and requested not in logged.undone:  # nothing is on the timeline yet
             bars[requested] = _pending(Instant(requested, beating.action, State.REQUESTED), beating, None)
     oldest = shown[0].requested_time if shown else ""
-    for requested, (entry, kind) in said.undone.items():
+    for requested, (entry, kind) in logged.undone.items():
         if requested >= oldest and requested not in bars:
-            bars[requested] = _undone(requested, entry, kind, said)
+            bars[requested] = _undone(requested, entry, kind, logged)
     for bar in bars.values():
         # A savepoint has the requested time of the commit that it keeps.
         bar["began"] = moment(bar["completed"] if bar["action"] == Action.SAVEPOINT else bar["instant"])
@@ -89,34 +89,34 @@ def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True)
 
 
 def report_instant(history: TableHistory, instant: str) -> dict[str, Any]:
-    """All that is known of one instant.
+    """The full description of one instant.
 
-    :param history: its table's.
+    :param history: history of its table.
     :param instant: requested time.
-    :return: JSON-able: what :func:`~airflow_provider.concurrency.instant_report.describe_instant` says, with
-        ``who``, ``rows``, ``partitions`` (what it wrote to each: ``partition``, ``files``, ``bytes``,
+    :return: JSON-able: the result of :func:`~airflow_provider.concurrency.instant_report.describe_instant`,
+        with ``who``, ``rows``, ``partitions`` (what it wrote to each: ``partition``, ``files``, ``bytes``,
         ``inserted``, ``updated``, ``deleted``), and ``rebased_onto`` (``instant``, ``operation``, ``who``).
-        Of one that was rolled back: its rollback's.
+        For an instant that was rolled back, the description comes from its rollback.
     :raises NoSuchInstantError: when the table knows no such instant.
     """
     try:
         described = describe_instant(history.table, instant)
     except NoSuchInstantError:
-        found = _Said(history.entries(_MOST_ENTRIES)).undone.get(instant)
+        found = _LogEntries(history.entries(_MOST_ENTRIES)).undone.get(instant)
         if found is None:
             raise
         entry, kind = found
-        return _undone(instant, entry, kind, _Said([])) | {"partitions": []}
+        return _undone(instant, entry, kind, _LogEntries([])) | {"partitions": []}
     metadata = described.get("metadata") or {}
     stats = metadata.get("partitionToWriteStats") or {}
-    said = metadata.get("extraMetadata") or {}
-    rebased = _rebased_onto(said)
-    said = {name: value for name, value in said.items() if name not in ("schema", REBASED_ONTO)}
+    extra_metadata = metadata.get("extraMetadata") or {}
+    rebased = _rebased_onto(extra_metadata)
+    shown = {name: value for name, value in extra_metadata.items() if name not in ("schema", REBASED_ONTO)}
     plan = described.get("plan") or {}
     return {
         **described,
         "metadata": {name: value for name, value in metadata.items() if name != "partitionToWriteStats"}
-        | {"extraMetadata": said},
+        | {"extraMetadata": shown},
         "plan": plan,
         "who": who(described["owner"]),
         "partitions": [_of_partition(path, each) for path, each in sorted(stats.items())][:_MOST_PARTITIONS],
@@ -125,8 +125,10 @@ def report_instant(history: TableHistory, instant: str) -> dict[str, Any]:
     }
 
 
-def _rebased_onto(said: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [each | {"who": who(each.get("owner"))} for each in json.loads(said.get(REBASED_ONTO, "[]"))]
+def _rebased_onto(extra_metadata: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [
+        each | {"who": who(each.get("owner"))} for each in json.loads(extra_metadata.get(REBASED_ONTO, "[]"))
+    ]
 
 
 def _of_partition(path: str, stats: list[dict[str, Any]]) -> dict[str, Any]:
@@ -143,8 +145,8 @@ def _of_partition(path: str, stats: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-class _Said:
-    """What the commit log says of instants, by requested time."""
+class _LogEntries:
+    """The commit log's entries about instants, by requested time."""
 
     def __init__(self, entries: list[LogEntry]) -> None:
         self.done: dict[str, LogEntry] = {}
@@ -161,12 +163,12 @@ class _Said:
 
 
 def who(owner: str | None) -> dict[str, Any] | None:
-    """Who was at something: the DAG, task and run where the description names them.
+    """The writer of an instant: the DAG, task and run where the owner's description names them.
 
-    :param owner: what :func:`~airflow_provider.locks.owner.describe_owner` said.
+    :param owner: a description by :func:`~airflow_provider.locks.owner.describe_owner`.
     :return: JSON-able: ``process`` (its host and number, or the whole description where it names no task),
-        and of a task ``dag``, ``task``, ``run``, ``map_index`` and ``try_number``; None where nobody said
-        anything.
+        and for a task ``dag``, ``task``, ``run``, ``map_index`` and ``try_number``; None for an unknown
+        owner.
     """
     if not owner:
         return None
@@ -175,9 +177,9 @@ def who(owner: str | None) -> dict[str, Any] | None:
 
 
 def name_of(named: dict[str, Any] | None) -> str | None:
-    """Who it was, on a line for people; None where nobody said anything.
+    """The writer in one line for people; None for an unknown writer.
 
-    :param named: what :func:`who` found.
+    :param named: a result of :func:`who`.
     """
     if named is None or "dag" not in named:
         return named["process"] if named else None
@@ -185,7 +187,7 @@ def name_of(named: dict[str, Any] | None) -> str | None:
 
 
 def lane_of(priority: int | None, action: Action) -> str:
-    """The lane in which an instant is drawn: its priority, by name where it has one."""
+    """The lane in which the page draws an instant: the name of its priority, or its number."""
     if action in (Action.ROLLBACK, Action.RESTORE):
         return _UNDOING
     if priority is None:
@@ -235,7 +237,7 @@ def _wrote(summary: CommitSummary) -> dict[str, Any]:
         "files": summary.files,
         "bytes": summary.bytes,
         "file_sizes": list(summary.file_sizes),
-        "rebased_onto": _rebased_onto(summary.said),
+        "rebased_onto": _rebased_onto(summary.extra_metadata),
         "txn_id": summary.number("txn_id"),
         "write_id": summary.number("write_id"),
     }
@@ -245,15 +247,17 @@ def _pending(instant: Instant, beating: PendingInstant | None, plan: Plan | None
     state = "planned"
     if beating is not None and beating.alive is not None:
         state = "running" if beating.alive else "silent"
-    told: PendingInstant | Plan | None = beating if beating and beating.alive is not None else plan or beating
+    known: PendingInstant | Plan | None = (
+        beating if beating and beating.alive is not None else plan or beating
+    )
     bar = _bar(
         instant.requested_time,
         instant.action,
-        told.operation if told and told.operation else str(instant.action).upper(),
+        known.operation if known and known.operation else str(instant.action).upper(),
         state,
         None,
-        told.priority if told and told.priority else None,
-        told.owner if told and told.owner != "unknown" else None,
+        known.priority if known and known.priority else None,
+        known.owner if known and known.owner != "unknown" else None,
     )
     return bar | {
         "phase": str(instant.state),
@@ -261,24 +265,24 @@ def _pending(instant: Instant, beating: PendingInstant | None, plan: Plan | None
     }
 
 
-def _undone(requested: str, entry: LogEntry, kind: str, said: _Said) -> dict[str, Any]:
-    """An instant that is not on the timeline any more."""
+def _undone(requested: str, entry: LogEntry, kind: str, logged: _LogEntries) -> dict[str, Any]:
+    """The bar of an instant that is not on the timeline any more."""
     if isinstance(entry, Rollback | Revert):
         action, by = entry.rolled_back_action, entry.instant
     else:
         action, by = Action.COMMIT, entry.instant
-    begun = said.done.get(requested) or said.planned.get(requested)
+    begun = logged.done.get(requested) or logged.planned.get(requested)
     begun = begun if isinstance(begun, Commit | Plan) else None
     operation, priority, owner = (
         (begun.operation, begun.priority, begun.owner) if begun else _of_the_dead(entry, action)
     )
-    # A revert takes away what had completed; the bar ends where it was undone.
+    # A revert undoes a completed commit, so the bar ends at the revert.
     bar = _bar(requested, action, operation, kind, entry.completion_time, priority, owner)
     return bar | {"undone_by": by, "reason": getattr(entry, "reason", ""), "ender": who(entry.owner)}
 
 
 def _of_the_dead(entry: LogEntry, action: Action) -> tuple[str, int | None, str | None]:
-    """Of an instant that never completed, only its rollback says who was at it."""
+    """Operation, priority and owner of an instant that never completed; only its rollback has them."""
     if not isinstance(entry, Rollback) or not entry.dead_owner:
         return str(action).upper(), None, None
     return entry.dead_operation, entry.dead_priority, entry.dead_owner

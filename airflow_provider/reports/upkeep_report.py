@@ -1,4 +1,4 @@
-"""What the table services have to do with a table: plans, progress, options, and who holds what back."""
+"""The table services of a table: plans, progress, options, and who holds files or instants back."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions, T
 
 
 def report_upkeep(history: TableHistory) -> dict[str, Any]:
-    """The indexes of a table, what is planned for it, and its options.
+    """The indexes of a table, its pending plans, and its options.
 
-    :param history: the table's.
+    :param history: the table's history.
     :return: JSON-able: ``indexes``, ``plans`` (``service``, ``instant``, ``progress``), ``savepoints``,
-        ``options`` (those that the table itself says first), ``columns``, ``record_key``, ``partition_by``,
-        ``ordering``, ``location``, ``type``, ``version``.
+        ``options`` (options that the table itself sets come first), ``columns``, ``record_key``,
+        ``partition_by``, ``ordering``, ``location``, ``type``, ``version``.
     """
     table, config = history.table, history.table.config
     progress = clustering_progress(table)
@@ -49,11 +49,11 @@ def report_upkeep(history: TableHistory) -> dict[str, Any]:
 
 
 def report_held_back(history: TableHistory) -> dict[str, Any]:
-    """What a clean and an archival would do now, and who holds the rest back.
+    """The work that a clean and an archival would do now, and who holds the rest back.
 
-    It lists all of the table's files, so ask only when somebody wants to know.
+    This lists all of the table's files, so ask only when a person wants to know.
 
-    :param history: the table's; the table keeps what its own options say.
+    :param history: the table's history; the table's own options decide what is kept.
     :return: JSON-able: ``clean`` (``files``, ``bytes``, and ``held``: ``by``, ``files``, ``bytes``) and
         ``archival`` (``instants`` and ``held_by``).
     """

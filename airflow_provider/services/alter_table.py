@@ -105,7 +105,7 @@ def alter_table(
         changes), ``operation``, ``schema_changes``.
     :raises InvalidInputError: when a change is impossible; see :meth:`Alteration.applied`. Nothing is put.
     :raises WriteConflictError: when a write of another Hudi writer is unfinished.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()

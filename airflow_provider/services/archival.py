@@ -135,7 +135,7 @@ def archive(
     :return: what was archived.
     :raises ServiceStoppedError: when archival failed too often on this table.
     :raises InvalidInputError: when ``keep_min`` and ``keep_max`` contradict each other.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     planned = partial(

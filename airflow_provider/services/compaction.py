@@ -165,7 +165,7 @@ def schedule_compaction(
     :param lock: the table lock; the filesystem lock in the table by default.
     :return: requested time of the plan; None when nothing is due, or one is pending.
     :raises InvalidInputError: when the table's properties contain a number that is out of range.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
 
@@ -211,7 +211,7 @@ def run_compaction(table: HudiTable, instant: str, *, lock: LockProvider | None 
     :param table: the table.
     :param instant: requested time of the plan.
     :param lock: the table lock; by the table's options when None.
-    :raises LockTimeoutError: when a lock that other engines share could not be had in time.
+    :raises LockTimeoutError: when a lock that other engines share is not acquired in time.
     :raises NoSuchInstantError: when this package has made no such plan.
     :raises CorruptTableError: when files of the plan are gone though nobody has completed it.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -289,7 +289,7 @@ def compact(
     :param max_failures: failures in a row after which the table's compaction is stopped; None never stops it.
     :return: one result for each compaction, the new one last; empty when nothing was due.
     :raises ServiceStoppedError: when compaction failed too often on this table.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()

@@ -132,7 +132,7 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
     :raises TableError: when a later savepoint, an open transaction or the archive is in the way, or the
         oldest commit of the active timeline would be undone.
     :raises WriteConflictError: when a writer is alive.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table, or its storage moves no
         file in one step, so that a commit could not be undone for good.
     """

@@ -80,7 +80,7 @@ def create_savepoint(
     :raises SnapshotUnavailableError: when a clean has deleted files of the snapshot, or is about to; or when
         a commit that completed later was archived, and other Hudi readers show its files in the snapshot.
     :raises TableError: when the snapshot shows a write of an open transaction, which may yet be undone.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()

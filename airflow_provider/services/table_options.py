@@ -49,7 +49,7 @@ def change_options(
         option cannot be changed now: the lock while a writer is alive, or the metadata table while it holds
         indexes.
     :raises MissingColumnError: when an option names a column that the table does not have.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()

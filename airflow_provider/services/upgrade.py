@@ -118,7 +118,7 @@ def upgrade(
         when record keys would change.
     :raises TableError: when a write is in flight, or a plan is pending.
     :raises NotATableError: when there is no table.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     """
     table = _opened(location, storage_options)
     with lock or default_lock(table):
@@ -156,7 +156,7 @@ def downgrade(
     :raises UnsupportedTableError: see :func:`upgrade`; and for a table of version 6.
     :raises TableError: when a write is in flight, or a plan is pending.
     :raises NotATableError: when there is no table.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     """
     table = _opened(location, storage_options)
     lock = lock or default_lock(table)

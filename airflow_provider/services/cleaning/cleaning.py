@@ -122,7 +122,7 @@ def schedule_clean(
     :param on_plan: called with each plan, also with an empty one; again when the plan has to be made
         again.
     :return: requested time of the plan; None when there is nothing to delete.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
 
@@ -166,7 +166,7 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
     :param instant: requested time of the plan.
     :param lock: the table lock, for the last step; see :func:`schedule_clean`.
     :raises NoSuchInstantError: when there is no such plan.
-    :raises LockTimeoutError: when the table lock could not be had in time; run it again.
+    :raises LockTimeoutError: when the table lock is not acquired in time; run it again.
     """
     table.check_writable()
     storage, commit_log, started = table.storage, CommitLog(table.storage), time.monotonic()
@@ -214,7 +214,7 @@ def clean(
     :param max_failures: failures in a row after which the table's cleaning is stopped; None never stops it.
     :return: one result for each clean, the new one last; empty when there was nothing to delete.
     :raises ServiceStoppedError: when cleaning failed too often on this table.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()

@@ -70,7 +70,7 @@ def schedule_clustering(
     :return: the plan's requested time; None when no file group would gain from clustering.
     :raises InvalidInputError: when a setting is out of range.
     :raises ServiceStoppedError: when clustering failed too often on this table.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     """
     table.check_writable()
     settings.validate(table)

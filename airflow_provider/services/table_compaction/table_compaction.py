@@ -85,7 +85,7 @@ def schedule_table_compaction(
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: the plan's requested time; None when nothing is due.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
     _check(table)
@@ -201,7 +201,7 @@ def compact_table(
     :param max_failures: failures in a row after which the table's compaction is stopped; None never stops it.
     :return: one result for each compaction, the new one last; empty when nothing was due.
     :raises ServiceStoppedError: when compaction failed too often on this table.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises WriteConflictError: when every file group of a plan was hit.
     :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
