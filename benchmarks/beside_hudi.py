@@ -24,10 +24,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 import psutil
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyspark
 from pyspark.sql import SparkSession
@@ -41,74 +39,12 @@ from airflow_provider.services.clustering.clustering import cluster_in_process, 
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.spark import ClusteringJob, IndexJob, build_index, cluster, ingest, local_session
 from airflow_provider.table import HudiTable, snapshot
+from benchmarks.workload import Workload
 from tests.real_hudi.environment import HUDI, SPARK
 from tests.real_hudi.jvm import Session, running
 
-PARTITIONS = 8
-FILES = 8  # of the source, so that Spark reads them in parallel
 LAYOUT = ("amount", "rating")
 MEMORY = "3g"
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What is loaded, as Parquet files.
-
-    :param folder: with ``load`` and ``batch``.
-    :param rows: of the first load; a tenth of it is upserted, of which a tenth is new.
-    """
-
-    folder: Path
-    rows: int
-
-    @classmethod
-    def make(cls, folder: Path, rows: int) -> Workload:
-        """Lay the rows out."""
-        random = np.random.default_rng(42)
-        upserted = np.arange(rows, rows + rows // 100)
-        upserted = np.concatenate([random.choice(rows, rows // 10 - len(upserted), replace=False), upserted])
-        for name, ids in (("load", random.permutation(rows)), ("batch", random.permutation(upserted))):
-            (folder / name).mkdir()
-            for number, part in enumerate(np.array_split(ids, FILES)):
-                at = 1 if name == "load" else 2
-                pq.write_table(_rows(part, at, random), folder / name / f"{number}.parquet")
-        return cls(folder, rows)
-
-    @property
-    def load(self) -> str:
-        return str(self.folder / "load")
-
-    @property
-    def batch(self) -> str:
-        return str(self.folder / "batch")
-
-
-def _rows(ids: np.ndarray, at: int, random: np.random.Generator) -> pa.Table:
-    count = len(ids)
-    carriers = np.array(["UA", "AA", "B6", "DL", "EV", "MQ", "US", "WN"])
-    names = pc.binary_join_element_wise(
-        "n", pc.cast(pa.array(random.integers(0, 50_000, count)), "string"), ""
-    )
-    return pa.table(
-        {
-            "id": pc.utf8_lpad(pc.cast(pa.array(ids), "string"), 12, "0"),
-            "region": pc.binary_join_element_wise("r", pc.cast(pa.array(ids % PARTITIONS), "string"), ""),
-            "at": np.full(count, at, np.int64),
-            "amount": random.normal(100, 30, count),
-            "rating": random.integers(0, 1000, count),
-            "price": random.random(count) * 500,
-            "delay": random.normal(10, 30, count),
-            "quantity": random.integers(0, 100, count),
-            "carrier": carriers[random.integers(0, len(carriers), count)],
-            "name": names,
-            "day": random.integers(0, 365, count).astype(np.int32),
-            "minute": random.integers(0, 1440, count).astype(np.int32),
-            "code": random.integers(0, 2**40, count),
-            "is_open": random.random(count) < 0.5,
-            "weight": random.random(count).astype(np.float32),
-            "note": names,
-        }
-    )
 
 
 class Engine(Protocol):
