@@ -1,8 +1,8 @@
 """Work in one Python process, without Spark, beside delta-rs and Lance, in one run.
 
 Large loads: a bulk append of two million rows of 16 columns into eight partitions, an upsert of a tenth,
-and an insert of ten rows over all partitions. Many partitions: a load of one row into each of ten thousand, an
-upsert of a row in each of a hundred, the list of all files, one partition read, and all rows counted.
+and an insert of ten rows over all partitions. Many partitions: a load of one row into each of ten thousand,
+an upsert of a row in each of a hundred, the list of all files, one partition read, and all rows counted.
 
 Usage: ``python -m benchmarks.single_process [--rows N] [--partitions N] [--runs N]``. Every piece of work has
 a process of its own, so that its peak memory (with all imports) is known. The libraries take turns. The

@@ -42,6 +42,7 @@ from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.managed import maintain
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.files import write_metadata_of_partitions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition
 from airflow_provider.table.schema import ColumnChange, TableSchema, evolved
@@ -49,6 +50,8 @@ from airflow_provider.table.timeline import Action, Timeline, WriteStat
 from airflow_provider.table.writable import check_no_buckets
 
 log = logging.getLogger(__name__)
+
+_MANY_PARTITIONS = 32  # new ones, from which on one wait for a local disk is worth it
 
 _NEGLIGIBLE = 0.001  # of a full file
 
@@ -430,6 +433,8 @@ class Ingestion:
             targets=plan.targets,
         )
         began, instant = time.monotonic(), self.writer.instant
+        if len(new := plan.new_in) >= _MANY_PARTITIONS and table.storage.moves_atomically:  # else tasks do it
+            write_metadata_of_partitions(table.storage, new, instant)
         reports = rows.send(plan, write_plan)
         for report in reports:
             if report.error is not None:

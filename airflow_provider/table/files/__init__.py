@@ -42,7 +42,11 @@ from airflow_provider.table.files.log_records import (
 )
 from airflow_provider.table.files.log_rows import DATA_BLOCKS, block_rows
 from airflow_provider.table.files.markers import MarkerType, delete_markers, delete_markers_upto, marked_files
-from airflow_provider.table.files.partition_metadata import MARKS_OF_A_PARTITION, write_partition_metadata
+from airflow_provider.table.files.partition_metadata import (
+    MARKS_OF_A_PARTITION,
+    write_metadata_of_partitions,
+    write_partition_metadata,
+)
 
 __all__ = [
     "DATA_BLOCKS",
@@ -83,5 +87,6 @@ __all__ = [
     "read_log_blocks",
     "valid_log_blocks",
     "wrapped_ordering_values",
+    "write_metadata_of_partitions",
     "write_partition_metadata",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from airflow_provider.table.properties import dump_properties
 from airflow_provider.table.storage import Storage
 
@@ -20,9 +22,25 @@ def write_partition_metadata(storage: Storage, partition_path: str, instant: str
     :param instant: the commit that made it.
     :return: True when this call made it, False when it was marked already.
     """
-    path = f"{partition_path}/{PARTITION_METADATA}" if partition_path else PARTITION_METADATA
+    path, content = _mark(partition_path, instant)
     if storage.stat(path) is not None:
         return False  # as nearly always
+    return storage.put_if_absent(path, content)
+
+
+def write_metadata_of_partitions(storage: Storage, partition_paths: Iterable[str], instant: str) -> None:
+    """Mark many folders as partitions, with one wait for a local disk.
+
+    :param storage: the table's storage.
+    :param partition_paths: the partitions.
+    :param instant: the commit that makes them.
+    """
+    marks = (_mark(partition_path, instant) for partition_path in partition_paths)
+    storage.put_all_if_absent({path: content for path, content in marks if storage.stat(path) is None})
+
+
+def _mark(partition_path: str, instant: str) -> tuple[str, bytes]:
+    path = f"{partition_path}/{PARTITION_METADATA}" if partition_path else PARTITION_METADATA
     depth = partition_path.count("/") + 1 if partition_path else 0
     text = dump_properties({"commitTime": instant, "partitionDepth": str(depth)})
-    return storage.put_if_absent(path, f"#partition metadata\n{text}".encode())
+    return path, f"#partition metadata\n{text}".encode()

@@ -21,12 +21,16 @@ This is the level ``commit``. At ``full`` every step, ordered or not, is on the 
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import re
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from threading import Lock, RLock
 
 DURABILITY = "hoodie.table.durability"
@@ -90,6 +94,7 @@ _PENDING_DELTACOMMITS = (".deltacommit.requested", ".deltacommit.inflight")
 
 _ONE_BY_ONE = 2  # up to so many files, forcing one after the other is faster than threads
 _AT_ONCE = 8
+_WORTH_A_FILE_SYSTEM = 1000  # from so many files and folders on, to force their whole file system is faster
 
 
 def place_of(path: str) -> Place:
@@ -197,12 +202,15 @@ class Disk:
                 wanted = named | {f"{self._base}/{folder}" for folder in folders}
                 above = self._not_anchored(wanted)
                 wanted |= {_folder_of(folder) for folder in above}
-                _at_once(
-                    [
-                        *(partial(_force_file, file) for file in sorted(files)),
-                        *(partial(self._force_folder, folder) for folder in sorted(wanted)),
-                    ]
-                )
+                if len(files) + len(wanted) < _WORTH_A_FILE_SYSTEM or not force_file_systems(
+                    {*wanted, *map(_folder_of, files)}
+                ):
+                    _at_once(
+                        [
+                            *(partial(_force_file, file) for file in sorted(files)),
+                            *(partial(self._force_folder, folder) for folder in sorted(wanted)),
+                        ]
+                    )
                 self._anchored |= above
             except BaseException:
                 with self._lock:
@@ -238,6 +246,42 @@ class Disk:
                 found.add(folder)
                 folder = _folder_of(folder)
         return found
+
+
+def force_file_systems(folders: Iterable[str]) -> bool:
+    """Force everything on the file systems of some folders to the disk, whoever has written it.
+
+    :param folders: absolute paths; those that do not exist have nothing to be forced.
+    :return: False when the operating system cannot, or hides errors of the disk, as Linux did before 5.8.
+    :raises OSError: when the disk reports an error.
+    """
+    syncfs = _syncfs()
+    if syncfs is None:
+        return False
+    by_device: dict[int, str] = {}
+    for folder in folders:
+        with suppress(FileNotFoundError):
+            by_device.setdefault(os.stat(folder).st_dev, folder)  # noqa: PTH116
+    for folder in by_device.values():
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if syncfs(descriptor):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), folder)
+        finally:
+            os.close(descriptor)
+    return True
+
+
+@cache
+def _syncfs() -> Callable[[int], int] | None:
+    if sys.platform != "linux":
+        return None
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    if version is None or (int(version[1]), int(version[2])) < (5, 8):
+        return None
+    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    return found
 
 
 def _folder_of(target: str) -> str:

@@ -186,6 +186,18 @@ class Storage:
             return False
         return True
 
+    def put_all_if_absent(self, files: Mapping[str, bytes]) -> None:
+        """Create many files, each like :meth:`put_if_absent`; a local disk is waited for once.
+
+        :param files: content by path relative to the root, none of it empty.
+        """
+        if self._is_local:
+            disk = self._forced()
+            local_files.put_all_if_absent(disk, {self._absolute(path): files[path] for path in files})
+            return
+        for path, data in files.items():
+            self.put_if_absent(path, data)
+
     @property
     def moves_atomically(self) -> bool:
         """Whether :meth:`move_if_absent` is one atomic step, so that no paused process can finish it late."""

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.ingestion.ingestion import _MANY_PARTITIONS
 from airflow_provider.services.table_options import change_options
 from airflow_provider.table import HudiTable
+from airflow_provider.table.files.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.metadata_table.reader import metadata_storage
 from airflow_provider.table.properties import PROPERTIES_PATH
-from airflow_provider.table.storage.durability import DURABILITY, Durability
+from airflow_provider.table.storage import durability
+from airflow_provider.table.storage.durability import DURABILITY, Disk, Durability, force_file_systems
 from airflow_provider.table.storage.storage import Storage
-from tests.unit.power.disk import ForgetfulDisk, Only
+from tests.unit.power.disk import ForgetfulDisk, Only, PowerCut
 from tests.unit.power.operations import SCHEMA, History
 
 
@@ -113,6 +120,70 @@ def test_at_full_a_step_is_on_the_disk_when_it_returns(tmp_path: Path) -> None:
         "p/3.parquet": b"data",
         ".hoodie/timeline/1.commit.requested": b"",
     }
+
+
+def _load_of_many_partitions(folder: Path) -> None:
+    columns = pa.schema([("id", pa.int64()), ("p", pa.string())])
+    table = HudiTable.create(
+        str(folder / "t"), name="t", schema=columns, record_key=["id"], partition_by=["p"], hive_style=False
+    )
+    rows = pa.table([range(_MANY_PARTITIONS), [f"p{n}" for n in range(_MANY_PARTITIONS)]], schema=columns)
+    ingest_arrow(table, rows, "bulk_insert")
+
+
+@pytest.mark.parametrize("is_forced", [True, False])
+def test_a_partition_is_marked_by_a_whole_file_at_any_moment_of_a_load_of_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_forced: bool
+) -> None:
+    disk = ForgetfulDisk(tmp_path)
+    marks = 0
+
+    def before_step(name: str, path: str) -> None:
+        nonlocal marks
+        marks += name == "link" and path.endswith(PARTITION_METADATA)
+        if marks == 5:
+            disk.cut()
+
+    disk.before_step = before_step
+    if not is_forced:
+        monkeypatch.setattr(Disk, "force", lambda *_: None)
+    with disk.running(), pytest.raises(PowerCut):
+        _load_of_many_partitions(tmp_path)
+    disk.come_back(Only(""))  # every name is there, and nothing that was not forced is in it
+    found = [path.read_bytes() for path in tmp_path.rglob(PARTITION_METADATA)]
+    assert len(found) == 4
+    assert all(found) == is_forced
+
+
+def test_many_files_are_forced_with_their_file_system(
+    tmp_path: Path, forced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = iter([-1, 0, 0, 0, 0, 0]), []
+
+    def syncfs(descriptor: int) -> int:
+        asked.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        ctypes.set_errno(errno.EIO)
+        return next(answers)
+
+    monkeypatch.setattr(durability, "_syncfs", lambda: syncfs)
+    monkeypatch.setattr(durability, "_WORTH_A_FILE_SYSTEM", 4)
+    storage = Storage(str(tmp_path / "t"))
+    for number in range(3):
+        storage.put(f"p/{number}.parquet", b"data")
+    with pytest.raises(OSError, match="Input/output error"):
+        storage.sync()
+    storage.sync()  # what was not forced is forced by the next step
+    storage.sync()
+    assert (len(asked), forced) == (2, [])
+    monkeypatch.setattr(durability, "_syncfs", lambda: None)
+    storage.put("p/4.parquet", b"data")
+    storage.put("q/4.parquet", b"data")
+    storage.sync()
+    assert sorted(Path(path).name for path in forced if path.endswith("parquet")) == ["4.parquet"] * 2
+
+
+def test_linux_forces_a_file_system_and_tells_errors(tmp_path: Path) -> None:
+    assert force_file_systems([str(tmp_path), str(tmp_path / "gone")]) == (durability._syncfs() is not None)
 
 
 def test_an_object_store_is_not_asked(forced: list[str]) -> None:
