@@ -406,7 +406,7 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
         for rollbacks in restored["hoodieRestoreMetadata"].values():
             for partition in (each for one in rollbacks for each in one["partitionMetadata"].values()):
                 for url in partition["successDeleteFiles"]:
-                    storage.delete(url.removeprefix(storage.url("")).removeprefix("/"))
+                    storage.delete(url.removeprefix(storage.root).removeprefix("/"))
     _move_staged(storage, entry)
 
 

@@ -162,3 +162,21 @@ def test_the_plan_of_a_restore_says_to_which_commit_the_table_goes_back(tmp_path
     }
     assert table.storage.read(instant_path(inflight)) == b""
     assert only_file(table).instant == kept.requested_time
+
+
+def test_what_is_published_once_more_stays_as_it_is(tmp_path: Path) -> None:
+    """By who has begun to publish it before others did."""
+    table = create_trips(str(tmp_path / "t"))
+    (kept,) = table.timeline().commits()
+    ingest_arrow(table, rows({1: 9.0}))
+    commit = CommitLog(table.storage).newest()
+    assert commit is not None
+    shown = table.timeline().instants
+    assert publish.publish(table.storage, commit, looks=True)
+    assert table.timeline().instants == shown
+    restore(table, kept.requested_time)
+    restored = CommitLog(table.storage).newest()
+    assert restored is not None
+    shown = table.timeline().instants
+    assert publish.publish(table.storage, restored, looks=False)
+    assert table.timeline().instants == shown

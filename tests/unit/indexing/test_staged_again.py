@@ -7,7 +7,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency.commit import commit_point
@@ -160,19 +162,45 @@ def test_a_cleaner_that_was_killed_after_it_had_staged(indexed: HudiTable, meanw
     assert_indexes_equal_a_rebuild(indexed, left)
 
 
-def test_records_that_another_hudi_writer_took_back_for_a_dead_writers_are_staged_again(
-    indexed: HudiTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It rolls back whatever is pending on the metadata table's timeline, also of a write that lives."""
-    publish, taken_back = commit_point.publish, list[str]()
+def taken_back(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> list[str]:
+    """What is written while another Hudi writer rolls back whatever is pending on the metadata table's
+    timeline, also of a write that lives."""
+    publish, instants = commit_point.publish, list[str]()
 
     def publish_late(storage: Storage, entry: LogEntry, **given: bool) -> bool:
-        taken_back.append(entry.instant)
+        instants.append(entry.instant)
         drop_staged(storage, entry.instant)
         return publish(storage, entry, **given)
 
     with monkeypatch.context() as patch:
         patch.setattr(commit_point, "publish", publish_late)
-        done = ingest_arrow(indexed, rows([4, 7]), lock=SharedLock(indexed.location), small_file_limit=0)
-    assert taken_back == [done["instant"]]
+        write()
+    return instants
+
+
+def test_records_that_another_hudi_writer_took_back_for_a_dead_writers_are_staged_again(
+    indexed: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = SharedLock(indexed.location)
+    gone = taken_back(monkeypatch, lambda: ingest_arrow(indexed, rows([4, 7]), lock=lock, small_file_limit=0))
+    assert gone == [indexed.timeline().commits()[-1].requested_time]
     assert_indexes_equal_a_rebuild(indexed, ALL)
+
+
+def test_what_is_staged_again_is_of_the_columns_that_the_commit_brings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statistics of a partition cover older files, too, by the type that the column has from then on."""
+
+    def batch(key: str, value: int, kind: pa.DataType) -> pa.Table:
+        return pa.table({"id": [key], "v": pa.array([value], kind)})
+
+    schema = pa.schema({"id": pa.string(), "v": pa.int32()})
+    table = HudiTable.create(str(tmp_path / "t"), name="t", schema=schema, record_key=["id"])
+    ingest_arrow(table, batch("a", 1, pa.int32()), "bulk_insert")
+    indexes = ["files", "column_stats", "partition_stats"]
+    schedule_index(table, indexes)
+    run_index(table)
+    wider, lock = batch("b", 2**40, pa.int64()), SharedLock(table.location)
+    assert taken_back(monkeypatch, lambda: ingest_arrow(table.location, wider, "bulk_insert", lock=lock))
+    assert_indexes_equal_a_rebuild(HudiTable.open(table.location), indexes)

@@ -21,6 +21,7 @@ from airflow_provider.table.metadata_table.writer import write_instant
 from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.archive_files import append_history
 from airflow_provider.table.timeline.instant import Action, after, now
+from airflow_provider.table.timeline.metadata import CommitMetadata
 from tests.unit.concurrency.another_hudi_writer import Jvm
 from tests.unit.concurrency.rows import PARTITION
 from tests.unit.concurrency.simulation import Simulation
@@ -122,6 +123,14 @@ def test_what_was_logged_to_one_index_only_is_logged_to_the_others(indexed: Hudi
     assert_indexes_equal_a_rebuild(indexed, ALL)
 
 
+def test_rows_that_another_took_out_are_in_no_index_though_it_wrote_no_file(indexed: HudiTable) -> None:
+    jvm, gone = Jvm(indexed), tuple(each.file_id for each in indexed.view().all_base_files())
+    jvm._complete(Action.REPLACE_COMMIT, CommitMetadata("DELETE_PARTITION", (), {"city=sf": gone}, {}))
+    log_to_files_only(indexed, jvm)
+    ingest_arrow(indexed, rows([4]), lock=SharedLock(indexed.location))
+    assert indexed_keys(indexed) == {4}
+
+
 def test_what_was_logged_in_part_is_logged_to_an_index_that_was_compacted_before(indexed: HudiTable) -> None:
     ingest_arrow(indexed, rows([4]))
     assert len(compact(indexed, CompactionSettings(max_delta_commits=1))) == 1
@@ -213,6 +222,9 @@ def test_what_is_in_the_archive_of_the_metadata_table_was_logged(indexed: HudiTa
     assert unlogged(indexed, began) == [jvm.instant]
     append_history(metadata_table, [content])
     assert unlogged(indexed, began) == []
+    commit_log, timeline = CommitLog(indexed.storage), indexed.timeline()
+    indexes = current_indexes(indexed.storage, commit_log, commit_log.newest())
+    assert log_unlogged_commits(indexed.storage, indexes, timeline, after="") == []
 
 
 def test_of_commits_that_were_logged_in_part_each_is_made_up_for_and_told(indexed: HudiTable) -> None:
