@@ -99,14 +99,15 @@ def test_the_share_of_some_file_groups_is_that_of_their_data_files() -> None:
 
 
 def test_a_commit_names_the_last_writes_because_of_which_it_was_merged_again() -> None:
-    write = content(stat(A)).said_to_be_rebased([conflict(A, instant="1")])
-    assert write.extra_metadata["priority"] == "400"
+    once = content(stat(A)).said_to_be_rebased([conflict(A, instant="1")])
+    assert once.extra_metadata["priority"] == "400"
     told = [{"instant": "1", "operation": "UPSERT", "owner": "another"}]
-    assert json.loads(write.extra_metadata[REBASED_ONTO]) == told
-    more = write.said_to_be_rebased([conflict(A, instant=str(each)) for each in range(2, 22)])
-    assert [each["instant"] for each in json.loads(more.extra_metadata[REBASED_ONTO])] == [
-        str(each) for each in range(2, 22)
-    ]
+    assert json.loads(once.extra_metadata[REBASED_ONTO]) == told
+    twice = once.said_to_be_rebased([conflict(A, instant="2")])
+    assert [each["instant"] for each in json.loads(twice.extra_metadata[REBASED_ONTO])] == ["1", "2"]
+    often = twice.said_to_be_rebased([conflict(A, instant=str(each)) for each in range(3, 23)])
+    named = [each["instant"] for each in json.loads(often.extra_metadata[REBASED_ONTO])]
+    assert named == [str(each) for each in range(3, 23)]
 
 
 # --- how it completes -----------------------------------------------------------------------

@@ -215,6 +215,22 @@ def test_who_comes_after_the_entry_of_another_is_told_its_archival_and_its_index
     assert second.archived == "20200101000000000"
 
 
+def test_an_archival_completes_later_than_what_it_archives_was_requested(table: HudiTable) -> None:
+    entry = commit(table.storage, lambda moment: Archival(priority=100, archived="29990101000000000"))
+    assert entry is not None
+    assert entry.completion_time == "29990101000000001"
+
+
+def test_an_entry_says_by_which_properties_its_indexes_are_so_unless_it_changes_them(
+    table: HudiTable,
+) -> None:
+    run_index(table, schedule_index(table, ["files"]))
+    write(table)
+    _, plan, completes, after = CommitLog(table.storage).after(0)
+    assert (plan.properties != "", completes.properties) == (True, "")
+    assert after.properties == Moment.now(table.storage).table_indexes.properties != plan.properties
+
+
 def test_who_stood_still_while_the_log_was_trimmed_past_its_place_has_not_committed(table: HudiTable) -> None:
     class Sleeps(Storage):
         def put_if_absent(self, path: str, data: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,6 +84,17 @@ def test_its_entry_says_what_the_entry_of_the_source_says_and_its_completion_tim
     assert pair.target.timeline().commits()[-1] == instant
     assert fares(pair.target) == {7: 7.0}
     assert pair.replay(instant) is None, "done again it changes nothing"
+
+
+def test_its_entry_is_later_than_its_completion_at_a_source_whose_clock_is_ahead(pair: Pair) -> None:
+    instant = pair.upsert(3.0)
+    content = pair.source.storage.read(instant_path(instant))
+    pair.source.storage.delete(instant_path(instant))
+    ahead = replace(instant, completion_time="29990101000000001")
+    pair.source.storage.put(instant_path(ahead), content)
+    entry = pair.replay(ahead)
+    assert entry is not None
+    assert entry.shown_completion == "29990101000000001" < entry.completion_time
 
 
 def test_what_was_archived_here_is_here(pair: Pair) -> None:
