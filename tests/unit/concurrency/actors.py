@@ -63,7 +63,8 @@ from airflow_provider.table.files.data_file_name import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
-from airflow_provider.table.timeline.instant import Action
+from airflow_provider.table.timeline.archived_timeline import archived_instants
+from airflow_provider.table.timeline.instant import Action, Instant
 from airflow_provider.table.timeline.metadata import WriteStat
 
 from .rows import (
@@ -402,6 +403,7 @@ def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> 
         taken = 0
         while taken < times:
             after = frozenset(simulation.acknowledged - simulation.unpublished)
+            before = _deletions(archived_instants(simulation.table().storage))
             view = HudiTable.at(table.storage).view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
             missing: FileNotFoundError | None = None
             try:
@@ -409,7 +411,10 @@ def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> 
             except FileNotFoundError as error:
                 missing = error
             now = Timeline.load(table.storage)
-            if _deletions(now) - _deletions(view.timeline) or _taken_back(simulation, view.timeline, now):
+            # The archive may have the clean by now.
+            deleted = _deletions(now.instants) | _deletions(archived_instants(simulation.table().storage))
+            deleted -= before | _deletions(view.timeline.instants)
+            if deleted or _taken_back(simulation, view.timeline, now):
                 continue
             assert missing is None, f"{missing} is gone, and nobody has deleted it"
             simulation.observed.setdefault(name, []).append(Read(after, snapshot))
@@ -460,6 +465,6 @@ def _taken_back(simulation: Simulation, seen: Timeline, now: Timeline) -> set[st
     return (next(completed) & restored) - next(completed)
 
 
-def _deletions(timeline: Timeline) -> set[str]:
+def _deletions(instants: Iterable[Instant]) -> set[str]:
     """The cleans and rollbacks, from their plans on."""
-    return {i.requested_time for i in timeline.instants if i.action in (Action.CLEAN, Action.ROLLBACK)}
+    return {i.requested_time for i in instants if i.action in (Action.CLEAN, Action.ROLLBACK)}
