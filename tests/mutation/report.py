@@ -47,6 +47,7 @@ def main() -> int:
         for each in tomllib.loads(HARMLESS.read_text()).get("mutant", [])
     }
     figures: dict[str, Counter[str]] = {}
+    not_tried: dict[str, Counter[str]] = {}
     survivors: list[Survivor] = []
     last, seconds = 0.0, list[float]()
     for path in walk_mutatable_files():
@@ -62,23 +63,32 @@ def main() -> int:
             for name, verdict in verdicts.items()
             if verdict in ("survived", "no tests")
         ]
+        left = Counter(_function(name) for name, verdict in verdicts.items() if verdict not in TRIED)
+        if left:
+            not_tried[module] = left
         seconds += data.durations_by_key.values()
         if set(verdicts.values()) != {"not checked"}:
             last = max(last, data.meta_path.stat().st_mtime)
     unknown = [survivor for survivor in survivors if survivor not in known]
-    PAGE.write_text(_page(figures, survivors, known, last, sum(seconds) / max(1, len(seconds))))
+    ran = _what_was_run(figures, last, sum(seconds) / max(1, len(seconds)))
+    lines = [*ran, *_what_was_not_tried(not_tried), *_what_survived(survivors, known)]
+    PAGE.write_text("\n".join([INTRODUCTION.read_text(), *lines]))
     for survivor in unknown:
         print(_as_toml(survivor))
     print(f"{PAGE}: {len(survivors)} survivors, {len(unknown)} of them without a reason in {HARMLESS}")
     return bool(unknown)
 
 
-def _survivor(module: str, name: str, path: Path) -> Survivor:
+def _function(name: str) -> str:
     function, of_class = orig_function_and_class_names_from_key(name)
+    return f"{of_class + '.' if of_class else ''}{function}"
+
+
+def _survivor(module: str, name: str, path: Path) -> Survivor:
     diff = get_diff_for_mutant(name, path=path).splitlines()[2:]
     was = " ".join(line[1:].strip() for line in diff if line.startswith("-"))
     becomes = " ".join(line[1:].strip() for line in diff if line.startswith("+"))
-    return Survivor(f"{module}: {of_class + '.' if of_class else ''}{function}", was, becomes)
+    return Survivor(f"{module}: {_function(name)}", was, becomes)
 
 
 def _as_toml(survivor: Survivor) -> str:
@@ -86,14 +96,8 @@ def _as_toml(survivor: Survivor) -> str:
     return "\n".join(["[[mutant]]", *(f"{key} = '''{value}'''" for key, value in said.items()), ""])
 
 
-def _page(
-    figures: dict[str, Counter[str]],
-    survivors: list[Survivor],
-    known: dict[Survivor, str],
-    last: float,
-    seconds: float,
-) -> str:
-    lines = [INTRODUCTION.read_text(), "## What was run", ""]
+def _what_was_run(figures: dict[str, Counter[str]], last: float, seconds: float) -> list[str]:
+    lines = ["## What was run", ""]
     tried = sum(counts[verdict] for counts in figures.values() for verdict in TRIED)
     made = sum(counts.total() for counts in figures.values())
     day = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"
@@ -114,13 +118,28 @@ def _page(
             counts.total() - sum(counts[verdict] for verdict in TRIED),
         ]
         lines.append(f"| `{module}` | {' | '.join(map(str, cells))} |")
-    lines += ["", "## What survived", ""]
+    return [*lines, ""]
+
+
+def _what_was_not_tried(not_tried: dict[str, Counter[str]]) -> list[str]:
+    """The functions, by module, each with the number of its mutants."""
+    if not not_tried:
+        return []
+    lines = ["## What was not tried", "", "By function, with the number of its mutants:", ""]
+    for module, functions in sorted(not_tried.items()):
+        told = ", ".join(f"`{function}` {count}" for function, count in sorted(functions.items()))
+        lines.append(f"* `{module}`: {told}")
+    return [*lines, ""]
+
+
+def _what_survived(survivors: list[Survivor], known: dict[Survivor, str]) -> list[str]:
+    lines = ["## What survived", ""]
     for function in sorted({survivor.function for survivor in survivors}):
         lines += [f"### {function}", ""]
         for survivor in dict.fromkeys(each for each in survivors if each.function == function):
             lines += ["```diff", f"- {survivor.was}", f"+ {survivor.becomes}", "```", ""]
             lines += [known.get(survivor, "**Nobody has said yet why this is harmless.**"), ""]
-    return "\n".join(lines)
+    return lines
 
 
 if __name__ == "__main__":
