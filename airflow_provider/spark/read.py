@@ -93,6 +93,7 @@ def read_incremental(
     order: Order | str = Order.COMPLETION,
     end: str | None = None,
     meta_columns: bool = False,
+    row_ids: bool = False,
 ) -> tuple[DataFrame, Increment]:
     """The changes of a table since a checkpoint.
 
@@ -102,6 +103,7 @@ def read_incremental(
     :param order: see :func:`~airflow_provider.table.reading.increment`.
     :param end: see :func:`~airflow_provider.table.reading.increment`.
     :param meta_columns: whether Hudi's five meta columns come along.
+    :param row_ids: see :func:`read_snapshot`.
     :return: a DataFrame over the base files that the window needs, and the increment, whose
         ``end`` is the checkpoint to keep once the DataFrame was processed.
     :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
@@ -114,6 +116,8 @@ def read_incremental(
         rows = _read(spark, table, found.paths, found.schema, meta_columns=True)
     if found.paths and (times := found.commit_times) is not None:
         rows = rows.where(rows[COMMIT_TIME].isin(times))
+    if row_ids:
+        return _with_row_ids(rows, table, meta_columns=meta_columns), found
     return rows if meta_columns else rows.select(found.schema.columns.names), found
 
 

@@ -43,10 +43,15 @@ def test_row_ids_are_those_without_spark(lake: SparkLake, table_type: str) -> No
     for write_id, ids in enumerate([range(5), range(3, 7)], 1):
         rows = table.arrow([{"id": number, "text": f"{write_id}"} for number in ids])
         ingest_arrow(table.location, rows, "upsert", txn_id=write_id, write_id=write_id)
+    first = table.table.timeline().commits()[0].completion_time
     expected = snapshot(table.table, row_ids=True).to_table().sort_by("id").to_pylist()
     found = read_snapshot(lake.spark, table.table, row_ids=True).orderBy("id")
     assert found.toArrow().to_pylist() == expected
     assert found.where("row_id.original_write_id = 2").count() == 4
+    changed, _ = read_incremental(lake.spark, table.table, first, row_ids=True)
+    assert changed.orderBy("id").toArrow().to_pylist() == [
+        each for each in expected if each["current_write_id"] == 2
+    ]
     ingest_arrow(table.location, table.arrow([{"id": 9, "text": "by its path"}]))
     with pytest.raises(PythonException, match=r"NoWriteIdError: table .*has no write id"):
         read_snapshot(lake.spark, table.table, row_ids=True).collect()

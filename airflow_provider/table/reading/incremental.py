@@ -51,6 +51,7 @@ from airflow_provider.table.reading.logged_changes import (
     slices_touched,
     without_outer_log_compactions,
 )
+from airflow_provider.table.reading.row_ids import ROW_ID_COLUMNS, RowIdMaker
 from airflow_provider.table.reading.slices import FileSlice, slices_of
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
@@ -134,6 +135,7 @@ class Increment:
         filter: pc.Expression | None = None,
         *,
         meta_columns: bool = False,
+        row_ids: bool = False,
     ) -> ds.Scanner:
         """The rows that the commits of this window wrote, as they were at the window's end.
 
@@ -143,16 +145,25 @@ class Increment:
         :param columns: the columns to read; all when None.
         :param filter: keeps the rows for which it is true; an expression over any columns.
         :param meta_columns: whether Hudi's five meta columns are among all columns.
+        :param row_ids: whether there are the virtual columns ``row_id`` and ``current_write_id``; see
+            :func:`~airflow_provider.table.reading.snapshot`, whose errors of row ids are raised here too.
         :return: a pyarrow scanner: ``to_table()``, ``to_batches()``, ``count_rows()`` ...
         """
         import pyarrow.dataset as ds  # it imports pandas
 
+        inside = None
         if (times := self.commit_times) is not None:
             inside = ds.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
-            filter = inside if filter is None else inside & filter
-        rows = self._rows(filter)
+        if row_ids:
+            from airflow_provider.table.reading.rows_with_ids import RowsWithIds
+
+            rows, virtual = self._rows(inside), ROW_ID_COLUMNS.names
+            rows = RowsWithIds(rows, RowIdMaker.of(self.table, rows.schema.names), rows.schema.names, filter)
+        else:
+            both = inside if filter is None else filter if inside is None else inside & filter
+            rows, virtual = self._rows(both), []
         if columns is None:
-            columns = rows.schema.names if meta_columns else self.schema.columns.names
+            columns = rows.schema.names if meta_columns else [*self.schema.columns.names, *virtual]
         return rows.scanner(columns=list(columns))
 
     @cached_property

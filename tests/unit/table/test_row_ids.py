@@ -12,7 +12,7 @@ import pytest
 from airflow_provider.exceptions import InvalidInputError, NoWriteIdError, UnsupportedTableError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.table_compaction import TableCompactionSettings, compact_table
-from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table import HudiTable, increment, snapshot
 from tests.ingestion_contract.lake import LakeTable
 from tests.ingestion_contract.merge_semantics import set_properties
 from tests.unit.concurrency.transactional_lake import Lake
@@ -54,6 +54,20 @@ def test_a_snapshot_of_the_past_has_the_row_ids_of_then(lake: Lake) -> None:
     before = snapshot(lake.tables["trips"], row_ids=True).to_table().sort_by("id")
     lake.write("trips", {1: 11}, operation="upsert")
     assert snapshot(lake.tables["trips"], first, row_ids=True).to_table().sort_by("id") == before
+
+
+def test_an_incremental_read_has_them(lake: Lake) -> None:
+    lake.write("trips", {1: 10, 2: 20})
+    table = lake.tables["trips"]
+    checkpoint = increment(table).end
+    lake.write("trips", {2: 21, 3: 30})
+    expected = (
+        snapshot(table, row_ids=True).filter(pc.field("current_write_id") == 2).to_table().sort_by("id")
+    )
+    window = increment(table, checkpoint)
+    assert window.scanner(row_ids=True).to_table().sort_by("id") == expected
+    second = window.scanner(["id"], pc.field("row_id", "row") == 1, row_ids=True)
+    assert second.to_table()["id"].to_pylist() == [3]
 
 
 def test_a_compaction_moves_rows_with_their_ids(lake: Lake, tmp_path: Path) -> None:
