@@ -120,6 +120,7 @@ def test_the_rollback_of_a_dead_write_tells_which_files_it_has_deleted(
     for path in [*itertools.chain(*files.values()), *others, *strange]:
         table.storage.put(path, b"")
     rollback(table, dead.instant)
+    dead.heartbeat.stop()
     check_rollback(table, (dead.instant, Action.COMMIT), files, deletes=True)
     assert not any(table.storage.stat(path) for path in itertools.chain(*files.values()))
     assert all(table.storage.stat(path) for path in [*others, *strange])

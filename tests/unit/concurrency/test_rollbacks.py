@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from airflow_provider.concurrency import (
     CommitLog,
+    Writer,
     WriteSettings,
     begin_write,
     rollback,
@@ -29,6 +31,8 @@ from .test_one_clock import silent_for
 
 FAR_AHEAD = "29990101000000000"
 
+Begin = Callable[[], Writer]
+
 
 @pytest.fixture
 def table(tmp_path: Path) -> HudiTable:
@@ -41,14 +45,19 @@ def newest(table: HudiTable) -> Rollback:
     return entry
 
 
-def begun(table: HudiTable, *, silent: bool = False, priority: int = 300) -> str:
-    """A writer that has planned; ``silent`` for an hour."""
-    writer = begin_write(table, operation="INSERT", settings=WriteSettings(priority=priority))
-    writer.plan((), ["city=sf"])
-    if silent:
+@pytest.fixture
+def begun(table: HudiTable) -> Iterator[Begin]:
+    """Begins a write that has planned, and beats until the test ends."""
+    writers: list[Writer] = []
+
+    def begin() -> Writer:
+        writers.append(begin_write(table, operation="INSERT", settings=WriteSettings(priority=300)))
+        writers[-1].plan((), ["city=sf"])
+        return writers[-1]
+
+    yield begin
+    for writer in writers:
         writer.heartbeat.stop()
-        silent_for(table, heartbeat_path(writer.instant), 3600.0)
-    return writer.instant
 
 
 def beats(table: HudiTable, instant: str, info: HeartbeatInfo | None) -> None:
@@ -61,8 +70,8 @@ def pending(table: HudiTable) -> set[str]:
     return {each.requested_time for each in table.timeline().pending()}
 
 
-def test_its_entry_tells_who_was_rolled_back_by_whom_and_why(table: HudiTable) -> None:
-    dead = begun(table)
+def test_its_entry_tells_who_was_rolled_back_by_whom_and_why(table: HudiTable, begun: Begin) -> None:
+    dead = begun().instant
     entry = rollback(table, dead, reason="x" * 600)
     assert entry == newest(table)
     assert entry == Rollback(
@@ -119,7 +128,7 @@ def test_of_a_writer_that_has_an_instant_that_tells_the_action(table: HudiTable)
         assert (pending(table), observe(table.storage)) == (set(), {})
 
 
-def test_who_rolls_back_beats_as_such_until_that_is_done(table: HudiTable) -> None:
+def test_who_rolls_back_beats_as_such_until_that_is_done(table: HudiTable, begun: Begin) -> None:
     class Watched(Storage):
         seen: dict[str, HeartbeatInfo]
 
@@ -128,14 +137,14 @@ def test_who_rolls_back_beats_as_such_until_that_is_done(table: HudiTable) -> No
                 self.seen = {each: heartbeat.info for each, heartbeat in observe(self).items()}
             return super().put_if_absent(path, data)
 
-    dead, storage = begun(table), Watched(table.location)
+    dead, storage = begun().instant, Watched(table.location)
     rollback(HudiTable.at(storage), dead)
     said = HeartbeatInfo(describe_owner(), Action.ROLLBACK, "ROLLBACK", 0, 10.0, 6, base=1)
     assert storage.seen[newest(table).instant] == said
 
 
-def test_only_to_find_out_changes_nothing(table: HudiTable) -> None:
-    dead, before = begun(table), CommitLog(table.storage).head()
+def test_only_to_find_out_changes_nothing(table: HudiTable, begun: Begin) -> None:
+    dead, before = begun().instant, CommitLog(table.storage).head()
     assert rollback(table, dead, dry_run=True) is None
     assert (CommitLog(table.storage).head(), pending(table)) == (before, {dead})
 
@@ -157,13 +166,16 @@ def test_what_has_completed_or_is_for_anybody_or_is_not_there_is_not_rolled_back
 
 
 def test_of_all_writers_those_that_are_dead_are_rolled_back_and_of_others_what_is_left_goes(
-    table: HudiTable,
+    table: HudiTable, begun: Begin
 ) -> None:
     storage, (completed,) = table.storage, table.timeline().commits()
-    alive = begun(table)
-    ended = begun(table)
+    alive = begun().instant
+    ended = begun().instant
     rollback(table, ended)
-    dead = begun(table, silent=True)
+    silent = begun()
+    silent.heartbeat.stop()
+    dead = silent.instant
+    silent_for(table, heartbeat_path(dead), 3600.0)
     clean, foreign = (Instant(f"2999010100000000{each}", Action.CLEAN, State.REQUESTED) for each in (2, 4))
     late = Instant(ended, Action.COMMIT, State.REQUESTED)
     info = HeartbeatInfo("me", Action.COMMIT, "UPSERT")
