@@ -1,4 +1,4 @@
-"""Ingestion of rows that are in memory, in this process."""
+"""Ingestion, in this process, of rows that are in memory."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def ingest_arrow(
 
         ingest_arrow("lake.flights", rows, metastore=open_metastore("sqlite:////srv/metastore.db"))
 
-    :param table: the table, its absolute path or URL, or ``database.table``. One that is open spares opening
-        it.
-    :param data: the rows. What the table has not got is added to it, and becomes wider where the rows are
-        wider; see :func:`~airflow_provider.table.schema.evolved`.
+    :param table: the table, its absolute path or URL, or ``database.table``. A table that is open already
+        saves opening it.
+    :param data: the rows. Their new columns are added to the table, and a column of the table becomes wider
+        where the rows' column is wider; see :func:`~airflow_provider.table.schema.evolved`.
     :param operation: a key of :data:`~airflow_provider.ingestion.OPERATIONS`.
     :param metastore: the metastore that knows the table's name.
     :param lock: the table lock, to be used for many writes; by the setting ``lock``, or the table's
@@ -87,7 +87,7 @@ def ingest_arrow(
     :param settings: further fields of :class:`~airflow_provider.ingestion.IngestJob`, such as
         ``priority`` or ``operation_key``.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
-    :raises InvalidInputError: when the settings or the rows cannot work; nothing was written.
+    :raises InvalidInputError: when a setting or a row is invalid; nothing was written.
     :raises TableError: when the location holds no table that can be written.
     :raises WriteConflictError: when another commit touched the same file groups first, or an
         earlier try of the same operation still runs.
@@ -106,12 +106,12 @@ def ingest_arrow(
     return commit_once(job, write, metastore=metastore, table=table if isinstance(table, HudiTable) else None)
 
 
-def _told(plan: WritePlan, reports: Iterable[Report]) -> Iterator[Report]:
-    """The reports, and every few seconds a line in the log how many of them there are."""
-    told = time.monotonic()
+def _logged(plan: WritePlan, reports: Iterable[Report]) -> Iterator[Report]:
+    """Pass the reports on, and log their number every few seconds."""
+    logged_at = time.monotonic()
     for number, report in enumerate(reports, start=1):
-        if time.monotonic() - told > _TELL_EVERY_SECONDS:
-            told = time.monotonic()
+        if time.monotonic() - logged_at > _TELL_EVERY_SECONDS:
+            logged_at = time.monotonic()
             log.info("instant %s: %d of %d file groups written", plan.instant, number, len(plan.targets))
         yield report
 
@@ -125,11 +125,11 @@ def _until_an_error(reports: Iterable[Report]) -> Iterator[Report]:
 
 @dataclass(frozen=True)
 class _Sent:
-    """Rows, and the targets that they went to.
+    """Rows, and the targets that they are sent to.
 
     :param rows: the rows.
-    :param positions: among them; a row can have gone to several targets.
-    :param targets: number of the target of each.
+    :param positions: positions among them; a row can go to several targets.
+    :param targets: number of the target for each position.
     """
 
     rows: ArrowRows
@@ -137,7 +137,7 @@ class _Sent:
     targets: _Numbers
 
     def by_target(self) -> Iterator[tuple[int, pa.Table]]:
-        """The rows of every target that has any, in the order in which they came."""
+        """The rows of each target that has any, in the order in which they arrived."""
         order = np.lexsort((self.positions, self.targets))
         numbers, starts = np.unique(self.targets[order], return_index=True)
         if len(numbers) == 1 and len(order) == self.rows.rows.num_rows:
@@ -151,13 +151,13 @@ class _Sent:
 
 @dataclass
 class ArrowRows(IncomingRows):
-    """Rows in memory, that fit into a table.
+    """Rows in memory that fit into a table.
 
-    :param columns: what their columns mean to the table.
+    :param columns: the rows' columns beside the table's.
     :param rows: the rows, with the table's types.
-    :param keys: their record keys; their numbers, where they get keys when they are written.
+    :param keys: record keys of the rows; row numbers, where rows get keys when they are written.
     :param paths: partition paths.
-    :param partitions: position in ``paths`` of every row.
+    :param partitions: position of each row's partition in ``paths``.
     :param storage: the table's storage.
     """
 
@@ -176,15 +176,15 @@ class ArrowRows(IncomingRows):
 
     @classmethod
     def of(cls, job: IngestJob, table: HudiTable, data: pa.Table) -> ArrowRows:
-        """Rows for a table, after a look at each.
+        """Check an Arrow table's rows and prepare them for a table.
 
         :param job: the ingestion.
         :param table: the table.
         :param data: the rows.
         :raises InvalidInputError: when a row cannot be written.
         """
-        # Of a write after the other the columns are those of the one before: then no listing is worth a look
-        # that is repeated once the write has a base.
+        # In consecutive writes the columns are those of the previous write. A listing now would be repeated
+        # once the write has a base.
         seen = table.columns_seen
         known = seen if seen is not None and seen.equals(data.schema) else table.schema
         columns = check_columns(job, data.schema, table, known)
@@ -227,7 +227,7 @@ class ArrowRows(IncomingRows):
     def _located(
         self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes
     ) -> list[tuple[BaseFile, _Numbers]] | None:
-        """By the record index; None where it cannot be used, or tells of another snapshot than the files."""
+        """Locate keys by the record index; None where it is unusable, or of another snapshot than the files."""
         chosen = np.flatnonzero(np.isin(self.partitions, [self.paths.index(path) for path in base_files]))
         paths = pa.array(self.paths, pa.string()).take(pa.array(self.partitions[chosen]))
         found = located(indexes, self.keys.take(pa.array(chosen)), paths)
@@ -241,7 +241,7 @@ class ArrowRows(IncomingRows):
     def _looked_up(
         self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None
     ) -> list[tuple[BaseFile, _Numbers]]:
-        """In the files, but for those whose bloom filters an index knows."""
+        """Locate keys in the files, except in those with bloom filters in an index."""
         hits = []
         for path, files in base_files.items():
             positions = self._of_partition(path)
@@ -265,10 +265,10 @@ class ArrowRows(IncomingRows):
             return task.run(rows.to_batches(max_chunksize=ROWS_A_WRITE))
 
         if len(sent.positions) < _WORTH_THREADS:
-            return list(_told(write_plan, _until_an_error(map(write, sent.by_target()))))
+            return list(_logged(write_plan, _until_an_error(map(write, sent.by_target()))))
         with ThreadPoolExecutor(os.cpu_count(), "file-groups") as pool:
             try:
-                return list(_told(write_plan, _until_an_error(pool.map(write, sent.by_target()))))
+                return list(_logged(write_plan, _until_an_error(pool.map(write, sent.by_target()))))
             finally:
                 pool.shutdown(cancel_futures=True)
 
@@ -295,7 +295,7 @@ class ArrowRows(IncomingRows):
         return np.flatnonzero(self.partitions == self.paths.index(path))
 
     def _routed(self, plan: FileGroupPlan) -> _Sent:
-        """Which rows go to which targets."""
+        """Assign rows to targets."""
         positions, targets = [], []
         is_new = np.ones(self.rows.num_rows, np.bool_)
         for base_file, found in self._found:
@@ -317,7 +317,7 @@ class ArrowRows(IncomingRows):
         numbers = np.array([number for number, _ in shares])
         if len(shares) == 1:
             return np.full(len(positions), numbers[0])
-        # Rows with the same key go the same way.
+        # Rows with the same key go to the same target.
         keys = self.keys.take(pa.array(positions)).dictionary_encode()
         weights = np.cumsum([weight for _, weight in shares])
         place = keys.indices.to_numpy().astype(np.int64) * weights[-1] // len(keys.dictionary)

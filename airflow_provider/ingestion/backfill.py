@@ -1,4 +1,4 @@
-"""A backfill: windows of history, one after the other, each as one commit that gives way to others."""
+"""A backfill: windows of history, one after the other, each as one commit that yields to other writers."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _SUMS = ("rows_inserted", "rows_updated", "rows_deleted", "files_written", "byte
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a backfill is; as text, what its log says after each window.
+    """The progress of a backfill; its text is the log line after each window.
 
     :param window: name of the last window that ended.
     :param status: how the window ended, for people.
-    :param done: windows that need nothing more, also those that an earlier try had done.
-    :param skipped: those of them that an earlier try had done.
-    :param windows: all of them.
-    :param rows: rows written by this try.
-    :param seconds: since this try began.
-    :param seconds_left: about how long the rest takes; None as long as nothing says so.
+    :param done: number of windows that are complete, including those of an earlier try.
+    :param skipped: number of windows that an earlier try completed.
+    :param windows: number of all windows.
+    :param rows: number of rows written by this try.
+    :param seconds: seconds since this try began.
+    :param seconds_left: estimated seconds for the rest; None as long as there is no estimate.
     """
 
     window: str
@@ -54,7 +54,7 @@ class Progress:
 
     @property
     def rows_per_second(self) -> float:
-        """Rate of this try, waits included."""
+        """Rows a second of this try, waits included."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Progress:
 
 @dataclass
 class Backfill:
-    """Windows to be written, and how.
+    """The windows of a backfill, and how they are written.
 
     The backfill finds committed windows on the table's commit log by their operation keys: the backfill's
     key, a slash, and the window's name. So a backfill that ended in the middle continues with the next
@@ -77,13 +77,13 @@ class Backfill:
 
     :param job: the ingestion of all windows.
     :param table: the table.
-    :param windows: in the order in which they are written.
+    :param windows: the windows, in the order in which they are written.
     :param patience: before each window, seconds to wait at most for writers of higher priority.
-    :param attempts: how often a window is begun that ends with an error which another attempt
-        may not meet, such as a lost conflict.
+    :param attempts: number of attempts at a window when an error occurs that another attempt may avoid, such
+        as a lost conflict.
     :param lock: the table lock; by ``job.lock``, or the table's options, when None.
     :param tell: called with the progress after each window, and with each wait; the log by default.
-    :param is_stopped: asked between windows, and while waiting; True ends the backfill.
+    :param is_stopped: asked between windows, and during waits; True ends the backfill.
     """
 
     job: IngestJob
@@ -100,17 +100,17 @@ class Backfill:
     _waited: float = field(default=0.0, init=False)
 
     def run(self, write: _Write) -> dict[str, Any]:
-        """Write every window that has not been written.
+        """Write all windows that are not written yet.
 
-        :param write: writes one, by the job that is its own; returns
+        :param write: writes one window, by a job of its own; returns
             :func:`~airflow_provider.ingestion.result.result_of`, and perhaps more.
         :return: the newest commit's result with the sums of all windows in it, those of earlier tries
             included; ``partitions`` of all; and ``windows``, ``windows_done`` (those with a commit),
             ``windows_skipped`` (those of them that an earlier try had committed), ``windows_empty``,
             ``instants`` in the order of the windows, and ``seconds_waited`` for others.
-        :raises InvalidInputError: when the windows cannot work.
+        :raises InvalidInputError: when a window is invalid.
         :raises EmptySourceError: when no window has a row.
-        :raises TableServiceError: what the last attempt at a window raised; the windows before it stay.
+        :raises TableServiceError: the error of the last attempt at a window; earlier windows stay.
         """
         self._check()
         self._started = time.monotonic()
@@ -168,7 +168,7 @@ class Backfill:
         raise AssertionError("unreachable")
 
     def _make_way(self, window: Window) -> None:
-        def told(ahead: list[str]) -> None:
+        def tell_wait(ahead: list[str]) -> None:
             self.tell(
                 f"window {window.name}: makes way, at most {self.patience:.0f} s, for {'; '.join(ahead)}"
             )
@@ -179,7 +179,7 @@ class Backfill:
             self._lock,
             patience=self.patience,
             is_stopped=self.is_stopped,
-            on_wait=told,
+            on_wait=tell_wait,
         )
         if waited:
             self.tell(f"window {window.name}: goes on after {waited:.1f} s")
@@ -193,10 +193,10 @@ class Backfill:
     def _result_of(self, job: IngestJob, commit: CommitResult) -> dict[str, Any]:
         try:
             return earlier_result(job, self.table, commit)
-        except NoSuchInstantError:  # reverted in this moment: only that it was done is known
+        except NoSuchInstantError:  # it is reverted at this moment: only the fact of the commit is known
             return result_of(job, self.table, commit, (), already_committed=True)
 
-    # --- what is told ---------------------------------------------------------------------
+    # --- reports --------------------------------------------------------------------------
 
     def _end(self, window: Window, status: str) -> None:
         self._done.append(window)

@@ -1,4 +1,4 @@
-"""The columns of incoming rows, held against the table's before anything is written."""
+"""The check of incoming columns against the table's, before anything is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider.table.schema import FILL, ColumnChange, check_roles, evolv
 from airflow_provider.table.writable import check_takes_operation, check_takes_rows
 
 VALIDATE = "hoodie.avro.schema.validate"
-"""Hudi's option by which data that lack a column are refused, also where they would be filled."""
+"""Hudi's option that refuses data with a missing column, also where the column would be filled."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class BatchColumns:
     """A batch's columns, and the table's before and after it.
 
     :param came: the batch's columns.
-    :param rows: those that are handed over, with the types that the table has after the write.
+    :param rows: the columns to write, with the types that the table has after the write.
     :param table: the table's columns after the write.
-    :param changes: how they differ from those of before.
+    :param changes: the changes of the table's columns.
     """
 
     came: pa.Schema
@@ -37,20 +37,20 @@ class BatchColumns:
 def check_columns(
     job: IngestJob, came: pa.Schema, table: HudiTable, columns: pa.Schema, *, fills: bool | None = None
 ) -> BatchColumns:
-    """Hold the incoming columns against what the operation needs and the table allows.
+    """Check the incoming columns against what the operation needs and the table allows.
 
     :param job: the ingestion.
     :param came: the source's columns.
     :param table: the table.
-    :param columns: the table's columns as they are.
-    :param fills: whether columns that the rows lack are null; as the job and the table say when None.
+    :param columns: the table's present columns.
+    :param fills: whether columns that the rows lack are null; by the job and the table when None.
     :raises UnsupportedTableError: when no rows can be written into such a table, see
         :func:`~airflow_provider.table.writable.check_takes_rows`, or not by this operation, see
         :func:`~airflow_provider.table.writable.check_takes_operation`.
-    :raises MissingColumnError: when a column is missing that the operation needs, or that the table has, and
-        the job does not say that it is null then.
-    :raises IncompatibleSchemaError: when a column does not fit, or would change what keys, partitions or the
-        order of versions are made of.
+    :raises MissingColumnError: when the rows lack a column that the operation needs; or one that the table
+        has, and missing columns do not become null.
+    :raises IncompatibleSchemaError: when a column does not fit, or would change the type of a column for
+        keys, partitions or the order of versions.
     """
     config = table.config
     check_takes_rows(config, table.merge_semantics, columns)
@@ -84,7 +84,7 @@ def check_columns(
 
 
 def as_coarse_as(data: pa.Schema, table: pa.Schema) -> pa.Schema:
-    """Columns of microseconds as milliseconds where the table has these; each value is held against it later.
+    """Columns of microseconds as milliseconds where the table has these; each value is checked later.
 
     :param data: the columns of a source.
     :param table: the table's columns.
@@ -101,26 +101,26 @@ def as_coarse_as(data: pa.Schema, table: pa.Schema) -> pa.Schema:
 
 
 def fills_missing(job: IngestJob, table: HudiTable) -> bool:
-    """Whether columns that the rows lack are null: as the job says, or else the table's options.
+    """Whether columns that the rows lack become null: by the job, or else by the table's options.
 
     :param job: the ingestion.
     :param table: the table.
     """
-    said = table.hudi_options.values
+    options = table.hudi_options.values
     validates = (
-        said.get(VALIDATE, False) if job.missing.validate_schema is None else job.missing.validate_schema
+        options.get(VALIDATE, False) if job.missing.validate_schema is None else job.missing.validate_schema
     )
     fills = job.missing.set_null_for_missing_columns
-    return not validates and bool(said.get(FILL, False) if fills is None else fills)
+    return not validates and bool(options.get(FILL, False) if fills is None else fills)
 
 
 def check_locations(columns: pa.Schema, config: TableConfig) -> None:
-    """Hold the types of the key and partition columns against what these can be made of.
+    """Check the types of the key and partition columns.
 
     :param columns: the table's columns.
     :param config: its configuration.
     :raises InvalidRecordKeyError: when a key column's type cannot be a key.
-    :raises InvalidPartitionValueError: when a partition column's type cannot be a folder.
+    :raises InvalidPartitionValueError: when a partition column's type cannot name a folder.
     """
     if not config.generates_keys:
         record_keys(columns.empty_table(), config)
@@ -128,6 +128,6 @@ def check_locations(columns: pa.Schema, config: TableConfig) -> None:
 
 
 def delete_columns(table: HudiTable) -> tuple[str, ...]:
-    """The columns that a delete looks at; the ordering columns may be missing."""
+    """The columns that a delete reads; the ordering columns may be missing."""
     config, ordering = table.config, table.merge_semantics.ordering_fields
     return tuple(dict.fromkeys([*config.record_key_fields, *config.partition_fields, *ordering]))

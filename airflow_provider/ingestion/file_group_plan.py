@@ -1,4 +1,4 @@
-"""Which rows go into which file group: the plan of a write, made from counts and file sizes only.
+"""The plan of a write: which rows go into which file group, by row counts and file sizes only.
 
 Source of the rules: Hudi's ``UpsertPartitioner`` (small files take inserts first, then new
 file groups of the target size).
@@ -18,7 +18,7 @@ from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.timeline import Timeline, WriteStat
 
 _COMMITS_TO_LEARN_FROM = 5
-_FULL_ENOUGH = 1.1  # of the target size: up to here a file group is filled rather than left aside
+_FULL_ENOUGH = 1.1  # times the target size: up to here a file group is filled rather than skipped
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Target:
 
     :param partition_path: partition path relative to the table.
     :param file_id: the file group; for a new one the id of its first file.
-    :param base_file: the slice whose rows are kept; None when there is none. Where it is of another
-        file group, the new one takes that one's place.
+    :param base_file: the slice whose rows are kept; None when there is none. If it belongs to another file
+        group, the new file group replaces that one.
     :param appends: whether the rows go into a log file beside the base file, which stays.
-    :param log_paths: the log files beside it so far, in the order in which they are merged.
+    :param log_paths: the slice's log files so far, in the order in which they are merged.
     """
 
     partition_path: str
@@ -46,12 +46,12 @@ class Target:
 
     @classmethod
     def replacing(cls, base_file: BaseFile) -> Target:
-        """A new file group in place of an existing one."""
+        """A new file group that replaces an existing one."""
         return cls(base_file.partition_path, new_file_id(), base_file)
 
     @property
     def replaced(self) -> FileGroupId | None:
-        """The file group whose place a new one takes."""
+        """The file group that a new one replaces."""
         if self.base_file is None or self.base_file.file_id == self.file_id:
             return None
         return self.base_file.file_group
@@ -67,10 +67,9 @@ class FileGroupPlan:
     """Numbered targets, and how the rows of every partition are spread over them.
 
     :param first: number of the first target.
-    :param targets: by their number; numbers follow each other.
-    :param shares: by partition path: numbers of the targets that take its new rows, each with
-        how many rows of all. Rows whose key has no place yet are spread by a hash of their key
-        in these proportions.
+    :param targets: targets by consecutive numbers.
+    :param shares: by partition path: numbers of the targets that take its new rows, each with its number of
+        rows. Rows whose key has no place yet are spread by a hash of their key in these proportions.
     :param to_tag: partitions whose rows have to be looked up first: their keys can be in several
         file groups.
     :param updates: target number by file group, for rows that were looked up.
@@ -91,7 +90,7 @@ class FileGroupPlan:
 
     @property
     def appended(self) -> list[FileGroupId]:
-        """Those of them that get a log file."""
+        """Existing file groups that get a log file."""
         return [
             each.base_file.file_group for each in self.targets.values() if each.base_file and each.appends
         ]
@@ -102,7 +101,7 @@ class FileGroupPlan:
         return sorted({target.partition_path for target in self.targets.values() if not target.base_file})
 
     def append_updates(self, log_paths: Mapping[FileGroupId, tuple[str, ...]]) -> None:
-        """Put what was looked up into log files, but in file groups that take new rows as well.
+        """Direct updates to log files, except in file groups that take new rows as well.
 
         :param log_paths: the log files so far, by file group.
         """
@@ -113,7 +112,7 @@ class FileGroupPlan:
                 self.targets[number] = replace(self.targets[number], appends=True, log_paths=found)
 
     def add(self, target: Target) -> int:
-        """Give a target its number."""
+        """Add a target and return its number."""
         number = self.first + len(self.targets)
         self.targets[number] = target
         return number
@@ -122,11 +121,11 @@ class FileGroupPlan:
 def bytes_per_row(
     timeline: Callable[[], Timeline], schema: pa.Schema, *, worth_knowing: float = 0.0
 ) -> float:
-    """How many bytes a row takes in a base file: as in the newest commits, else a guess by type.
+    """Bytes of a row in a base file: by the newest commits, or else estimated from the types.
 
-    :param timeline: gives the table's timeline; called only where it is worth it.
+    :param timeline: returns the table's timeline; called only where a better estimate matters.
     :param schema: the table's data columns.
-    :param worth_knowing: a guess that is below it will do.
+    :param worth_knowing: an estimate below this is good enough.
     """
     guess = _META_BYTES + sum(_guess(column.type) for column in schema)
     if guess < worth_knowing:
@@ -134,7 +133,7 @@ def bytes_per_row(
     found = timeline()
     for instant in list(reversed(found.commits()))[:_COMMITS_TO_LEARN_FROM]:
         known = [s for s in found.commit_metadata(instant).write_stats if s.num_writes]
-        # Footers and bloom filters of files with a few rows say nothing about large files.
+        # Footers and bloom filters dominate files with a few rows, so these tell nothing about large files.
         rows = sum(stat.num_writes for stat in known)
         if rows >= 1000 * len(known) > 0:
             return _size_of(known) / rows
@@ -155,9 +154,8 @@ def plan_without_tagging(
 ) -> FileGroupPlan:
     """Plan the partitions whose rows need not be looked up; name the others in ``to_tag``.
 
-    No look-up is needed where keys do not matter, where the partition has no file group yet,
-    and where it has exactly one that takes the new rows as well. But where a key is to be found in
-    whatever partition it lives, all are looked up.
+    No look-up is needed where keys do not matter, where the partition has no file group yet, and where it has
+    exactly one that takes the new rows as well. If a key can be in any partition, all are looked up.
 
     :param job: the ingestion.
     :param view: the table as this write sees it; only the named partitions are listed.
@@ -167,8 +165,8 @@ def plan_without_tagging(
     :param written: file groups that this write has written already: they get no more rows.
     :param closed: file groups that get no new rows, because another Hudi writer is about to cluster them, or
         because they have log files.
-    :param unique: whether a key lives in one partition of the table only, because it has a record index.
-    :param logs: whether updates go into log files, so that they are told from new rows.
+    :param unique: whether a key is unique across the table's partitions, because of a record index.
+    :param logs: whether updates go into log files, so that the plan separates them from new rows.
     """
     plan = FileGroupPlan(first)
     kind, full = job.kind, {*written, *closed}
@@ -183,7 +181,7 @@ def plan_without_tagging(
         if unique:
             plan.to_tag[partition] = live
         elif not live:
-            if kind.fills_small_files:  # else it is a delete, and there is nothing to delete
+            if kind.fills_small_files:  # otherwise it is a delete, and there is nothing to delete
                 add_shares(plan, job, partition, count, [], row_bytes)
         elif (
             not logs
@@ -209,10 +207,10 @@ def plan_tagged(
 ) -> None:
     """Plan the partitions whose rows had to be looked up.
 
-    :param plan: from :func:`plan_without_tagging`; is extended.
+    :param plan: a plan of :func:`plan_without_tagging`; extended here.
     :param job: the ingestion.
     :param rows: incoming rows by partition path.
-    :param hits: rows whose key is in a base file.
+    :param hits: number of rows whose key is in a base file, by base file.
     :param row_bytes: see :func:`bytes_per_row`.
     :param written: see :func:`plan_without_tagging`. A key that is found in one of them needs no
         target: its row was merged there.
@@ -231,8 +229,8 @@ def plan_tagged(
         add_shares(plan, job, partition, rows[partition] - found[partition], others, row_bytes)
         hit = [base_file for base_file in live if base_file in hits]
         if partition not in plan.shares and len(hit) > 1:
-            # A key that lives in several file groups counts for each, so there may be new rows all
-            # the same. They go along with a file group that is written anyway.
+            # A key in several file groups counts for each, so there may be new rows nevertheless. They go
+            # into a file group that is rewritten in any case.
             anyway = () if logs else hit
             numbers = [plan.updates[each.file_group] for each in anyway if each.file_group in plan.updates]
             plan.shares[partition] = [(numbers[0] if numbers else plan.add(Target.new(partition)), 1)]
@@ -248,7 +246,7 @@ def add_shares(
 ) -> None:
     """Spread new rows of a partition: small file groups first, then new ones.
 
-    :param plan: is extended.
+    :param plan: the plan; extended here.
     :param job: the ingestion.
     :param partition: partition path.
     :param count: new rows.
@@ -280,7 +278,7 @@ def _others(live: Sequence[BaseFile], written: Collection[FileGroupId]) -> list[
 
 
 def _takes_all(job: IngestJob, base_file: BaseFile, count: int, row_bytes: float) -> bool:
-    # A delete adds nothing. Of an upsert's rows it is not known yet how many are new.
+    # A delete adds no row. The number of new rows in an upsert is not known yet.
     added = count * row_bytes if job.kind.fills_small_files else 0
     return base_file.size + added <= _FULL_ENOUGH * job.sizes.target_file_size or not added
 

@@ -35,10 +35,10 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import WriteStat
 
 ARRIVAL = "_arrival"
-"""Column that numbers the incoming rows, where the last of equals counts."""
+"""Column that numbers the incoming rows in tables where the last of equal versions counts."""
 
 ROWS_A_WRITE = 131_072
-"""Rows that are written at once: after so many a task looks whether its file is full."""
+"""Rows that are written at a time; after each such write a task checks whether its file is full."""
 
 _ROWS_BEFORE_COMPACTION = 1_000_000
 
@@ -49,12 +49,12 @@ class WritePlan:
 
     :param storage: the table's storage.
     :param config: the table's configuration.
-    :param schema: the table's schema, as it is after the write.
+    :param schema: the table's schema after the write.
     :param instant: requested time of the write.
     :param looks_up_keys: whether rows replace older versions of their records.
-    :param deletes: whether rows take their records out.
+    :param deletes: whether rows delete their records.
     :param target_file_size: bytes at which a new file group is full.
-    :param targets: by their number.
+    :param targets: the targets by their number.
     """
 
     storage: Storage
@@ -72,10 +72,10 @@ class Report:
     """The report of one task.
 
     :param target: number of the target.
-    :param rows_in: rows that came in.
-    :param write_stats: one a data file written.
-    :param error: an error of ours, from :func:`airflow_provider.exceptions.to_dict`: to run the
-        task again would not help, so it is told and not raised.
+    :param rows_in: number of incoming rows.
+    :param write_stats: one for each data file written.
+    :param error: an error of ours, from :func:`airflow_provider.exceptions.to_dict`. It is reported instead
+        of raised, because another attempt of the task would fail too.
     """
 
     target: int
@@ -87,9 +87,9 @@ class Report:
 class FileGroupTask:
     """The work on one target of a plan.
 
-    :param plan: what to write.
-    :param number: of the target.
-    :param write_token: tells this attempt's file from those of other attempts.
+    :param plan: the write's plan.
+    :param number: number of the target.
+    :param write_token: distinguishes this attempt's file from those of other attempts.
     """
 
     def __init__(self, plan: WritePlan, number: int, write_token: str) -> None:
@@ -103,15 +103,15 @@ class FileGroupTask:
         self._stats: list[WriteStat] = []
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Report:
-        """Write what comes.
+        """Write the target's rows.
 
-        :param batches: the target's rows; where keys are looked up with the column :data:`ARRIVAL`.
-        :return: what was done; an error of ours is told in it.
+        :param batches: the rows; with the column :data:`ARRIVAL` where keys are looked up.
+        :return: the report; it contains an error of ours if there was one.
         """
         try:
             tables = _gathered(batches)
             first = next(tables, None)
-            if first is not None:  # else nothing came, and nothing changes
+            if first is not None:  # without rows nothing changes
                 self._check_wanted()
                 self._write_all(_chain(first, tables))
                 self._check_wanted()
@@ -143,9 +143,9 @@ class FileGroupTask:
             self._rows_in += table.num_rows
             gathered.append(table)
             count += table.num_rows
-            # Versions that keep values of each other have to be merged in the order of their arrival.
+            # Versions that keep values of each other are merged in the order of their arrival.
             if count >= limit and not self._semantics.keeps_values:
-                # However often keys repeat, only their latest versions stay in memory.
+                # Only the latest version of each key stays in memory, however often keys repeat.
                 gathered = [self._latest(pa.concat_tables(gathered)).rows]
                 count = gathered[0].num_rows
                 limit = max(_ROWS_BEFORE_COMPACTION, 2 * count)
@@ -179,16 +179,16 @@ class FileGroupTask:
                 updates += int(found.sum())
                 inserts += int((~found).sum())
             if not inserts and not updates and not merge.deleted:
-                writer.abort()  # a slice with the same rows would only cost
+                writer.abort()  # the new slice would have the same rows
                 return
             self._finish(writer, inserts=inserts, updates=updates, deletes=merge.deleted)
 
     def _append(self, batch: Batch) -> None:
-        """Write the versions that came into a log file beside the base file.
+        """Write the incoming versions into a log file beside the base file.
 
-        Not where a record comes back that a log file has deleted: then the file slice is written anew. Its
-        key would be in no base file once a compaction that was planned before is done, and nobody would find
-        it there; and the row of before the delete may have a larger ordering value.
+        If a record comes back that a log file has deleted, the file slice is rewritten instead. Otherwise a
+        compaction that was planned before would leave the key in no base file, where no look-up finds it; and
+        the deleted row may have a larger ordering value.
         """
         if self._brings_back(batch):
             self._merge(batch)
@@ -216,7 +216,7 @@ class FileGroupTask:
                 file_id=self._target.file_id,
                 partition_path=path,
                 path=log_file.path,
-                prev_commit=plan.instant,  # as the JVM's Hudi has it
+                prev_commit=plan.instant,  # as the JVM's Hudi sets it
                 num_writes=log_file.rows,
                 num_update_writes=log_file.rows,
                 num_deletes=log_file.deletes,
@@ -256,7 +256,7 @@ class FileGroupTask:
                 file_id = None
                 for table in tables:
                     self._write(writer, table)
-                    # The plan guesses how large rows are; the file says.
+                    # The plan estimates the size of rows; the file has the real one.
                     if writer.size >= self._plan.target_file_size:
                         file_id = new_file_id()
                         break
@@ -266,7 +266,7 @@ class FileGroupTask:
     def _write(self, writer: BaseFileWriter, rows: pa.Table) -> None:
         self._rows_in += rows.num_rows
         if (deletes := self._semantics.deletions(rows)) is not None and deletes.any():
-            rows = rows.filter(pa.array(~deletes))  # there is nothing that they could take out
+            rows = rows.filter(pa.array(~deletes))  # there is no record to delete
         config = self._plan.config
         writer.write(rows, None if config.generates_keys else record_keys(rows.combine_chunks(), config))
 
@@ -279,7 +279,7 @@ class FileGroupTask:
         return BaseFileReader(self._plan.storage, base_file.path, self._plan.schema)
 
     def _row_groups(self, stored: BaseFileReader | None) -> Iterator[pa.Table]:
-        """The rows of the slice that is there, with Hudi's columns."""
+        """The rows of the present slice, with Hudi's columns."""
         if self._target.log_paths:
             columns = with_meta_columns(self._plan.schema.columns).names
             yield from self._slice_reader().rows(self._file_slice(), columns)
@@ -317,7 +317,7 @@ class FileGroupTask:
 
 
 class _All(Container[str]):
-    """Every instant: the plan names files of completed instants alone."""
+    """Contains every instant, because the plan names only files of completed instants."""
 
     def __contains__(self, _: object) -> bool:
         return True
@@ -345,7 +345,7 @@ def _write_stat(target: Target, written: WrittenFile, inserts: int, updates: int
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    # Spark's batches are small, so that it need not keep much; a write has its price.
+    # Spark's batches are small to save its memory; each write has a fixed cost.
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

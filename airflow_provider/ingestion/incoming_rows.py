@@ -1,4 +1,4 @@
-"""The rows of a write, wherever they are: in memory, or on a Spark cluster."""
+"""The rows of a write: in memory, or on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
 
 FOOTERS = "footers"
-"""In :attr:`IncomingRows.located_by`: the data files themselves."""
+"""Value of :attr:`IncomingRows.located_by` for a look-up in the data files themselves."""
 
 
 class IncomingRows(abc.ABC):
     """Rows on their way into a table.
 
-    :ivar columns: what their columns mean to the table.
+    :ivar columns: the rows' columns beside the table's.
     :ivar counts: number of rows by partition path.
-    :ivar located_by: what told :meth:`find` where the keys live: the index, or :data:`FOOTERS`.
+    :ivar located_by: where :meth:`find` has found the keys: the index, or :data:`FOOTERS`.
     """
 
     columns: BatchColumns
@@ -35,48 +35,48 @@ class IncomingRows(abc.ABC):
         indexes: UsableIndexes | None = None,
         living: Living | None = None,
     ) -> Mapping[BaseFile, int]:
-        """Look up in which base files the rows' keys live; :meth:`send` uses the result.
+        """Find the base files of the rows' keys; :meth:`send` uses the result.
 
-        :param base_files: where to look, by partition path.
-        :param indexes: the table's indexes; what they tell is not looked for in the files.
-        :param living: of a merge-on-read table: the keys that live in the file slice of a base file.
-        :return: number of rows whose key is in a base file, for those that have any.
-        :raises InvalidRecordKeyError: when the table has a record index, and a key in another partition.
+        :param base_files: the base files to search, by partition path.
+        :param indexes: the table's indexes; they replace the look-up in files where they can.
+        :param living: for a merge-on-read table: the live keys in the file slice of a base file.
+        :return: number of rows whose key is in a base file, without base files that have none.
+        :raises InvalidRecordKeyError: when the table has a record index, and a key is in another partition.
         """
 
     @staticmethod
     def _looked_in(indexes: UsableIndexes | None) -> str:
-        """Where the look-up finds the bloom filters of the data files, without a record index."""
+        """Where a look-up without a record index finds the bloom filters of the data files."""
         has_filters = indexes is not None and indexes.has(MetadataPartition.BLOOM_FILTERS)
         return MetadataPartition.BLOOM_FILTERS if has_filters else FOOTERS
 
     @abc.abstractmethod
     def check_new(self, indexes: UsableIndexes, replaced: Collection[FileGroupId] = ()) -> None:
-        """Make sure that each row's key is new to the table, by its record index, and comes once.
+        """Make sure, by the record index, that each row's key is new to the table and unique.
 
         :param indexes: the table's indexes.
         :param replaced: file groups whose keys leave the table.
-        :raises InvalidRecordKeyError: when one is not; names it.
+        :raises InvalidRecordKeyError: when a key is not; the message names it.
         """
 
     @abc.abstractmethod
     def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
-        """Run one task a target, each with the target's rows.
+        """Run one task for each target, with the target's rows.
 
-        A row whose key was found goes to every target that rewrites one of its base files, and
-        nowhere if none does; other rows go where their partition's shares say.
+        A row whose key was found goes to every target that rewrites one of its base files, and nowhere if no
+        target does. Other rows go to targets by their partition's shares.
 
-        :param plan: which rows go where.
-        :param write_plan: what the tasks have to know.
-        :return: what the tasks did.
+        :param plan: the targets, and which rows go to each.
+        :param write_plan: the part of the plan that the tasks need.
+        :return: the tasks' reports.
         """
 
     @abc.abstractmethod
     def sent_to(self, numbers: Collection[int]) -> IncomingRows:
-        """The rows that some targets got, as rows to be sent anew.
+        """The rows that were sent to some targets, to be sent again.
 
-        :param numbers: of targets in the plans of earlier calls of :meth:`send`, also those of rows
-            that this method returned.
+        :param numbers: numbers of targets in the plans of earlier calls of :meth:`send`, including those for
+            rows that this method returned.
         """
 
     @abc.abstractmethod

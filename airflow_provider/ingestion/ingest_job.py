@@ -1,4 +1,4 @@
-"""An ingestion as data: its subjects, each checked where it is made."""
+"""An ingestion as data, in parts; each part is checked where it is made."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Operation:
 
     :param hudi_type: the name in commit metadata.
     :param action: the action on the timeline.
-    :param looks_up_keys: whether a row replaces (or takes out) an older version of its record;
-        if not, a key that is there already is there twice afterwards, as in Hudi.
+    :param looks_up_keys: whether a row replaces or deletes an older version of its record; if not, a key
+        that exists already exists twice afterwards, as in Hudi.
     :param fills_small_files: whether rows go into small file groups before new ones are opened.
-    :param replaces: which live file groups are taken out: those of the ``partitions`` that the
+    :param replaces: which live file groups the write replaces: those of the ``partitions`` that the
         rows belong to, or of the whole ``table``.
     """
 
@@ -40,7 +40,7 @@ class Operation:
 
     @property
     def promises_unique_keys(self) -> bool:
-        """Whether a record that another write adds at the same time must not be there twice."""
+        """Whether a record must not exist twice when another write adds it at the same time."""
         return self.looks_up_keys or self.replaces is not None
 
 
@@ -56,18 +56,18 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         ),
     }
 )
-"""The operations by the names that a DAG author uses."""
+"""The operations by their names for DAG authors."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The files that hold the rows.
+    """The files with the rows.
 
-    :param paths: paths, URLs or patterns that Spark reads; empty where rows are handed over in memory.
+    :param paths: paths, URLs or patterns that Spark reads; empty for rows in memory.
     :param source_format: a format of Spark's ``DataFrameReader``.
     :param source_options: options of that reader.
     :param window: the part of the rows that is written; all of them when None.
-    :raises InvalidInputError: when a path or the format is no text.
+    :raises InvalidInputError: when a path or the format is not text.
     """
 
     paths: tuple[str, ...] = ()
@@ -88,13 +88,13 @@ class Source:
 
 @dataclass(frozen=True)
 class FileSizes:
-    """How large the base files become.
+    """The sizes of base files.
 
-    :param target_file_size: bytes; files are filled up to about so much.
+    :param target_file_size: bytes; files are filled up to about this size.
     :param small_file_limit: bytes; smaller files take new rows before new files are opened. When None it is
         100 MiB, or the target size where that is smaller; then a file of more than 4 MiB takes new rows only
-        when it is at most twenty times as large as they are: a few rows do not rewrite large files.
-    :raises InvalidInputError: when a size cannot be.
+        when it is at most twenty times as large as these rows: a few rows do not rewrite large files.
+    :raises InvalidInputError: when a size is invalid.
     """
 
     target_file_size: int = 120 * MIB
@@ -117,7 +117,7 @@ class FileSizes:
 
     @property
     def fills_below(self) -> int:
-        """``small_file_limit``, also where nothing says it."""
+        """``small_file_limit``, or its default."""
         if self.small_file_limit is None:
             return min(_SMALL_FILE_LIMIT, self.target_file_size)
         return self.small_file_limit
@@ -135,10 +135,10 @@ class FileSizes:
 class MissingColumns:
     """The treatment of rows that lack columns of the table.
 
-    :param set_null_for_missing_columns: whether these columns are null; else the rows are refused. As the
-        table's options say when None.
+    :param set_null_for_missing_columns: True makes these columns null, False refuses the rows. By the table's
+        options when None.
     :param validate_schema: whether rows that lack a column are refused in any case, as with Hudi's
-        ``hoodie.avro.schema.validate``. As the table's options say when None.
+        ``hoodie.avro.schema.validate``. By the table's options when None.
     """
 
     set_null_for_missing_columns: bool | None = None
@@ -151,7 +151,7 @@ class WriteTransaction:
 
     :param txn_id: the transaction; none when None.
     :param write_id: the table's write id in that transaction.
-    :param txn_goes_on: whether somebody else ends the transaction, after other writes; see
+    :param txn_goes_on: whether the caller ends the transaction later, after other writes; see
         :func:`~airflow_provider.concurrency.begin_write`.
     """
 
@@ -167,21 +167,21 @@ class WriteTransaction:
 
 @dataclass(frozen=True)
 class IngestJob(TableJob):
-    """One ingestion into one table. Key, partition and ordering columns are the table's.
+    """One ingestion into one table. The table has the key, partition and ordering columns.
 
-    :meth:`~airflow_provider.jobs.TableJob.of` makes one from the names of single settings.
+    :meth:`~airflow_provider.jobs.TableJob.of` makes one from single settings by their names.
 
-    :param source: the files that hold the rows.
+    :param source: the files with the rows.
     :param operation: a key of :data:`OPERATIONS`.
     :param settings: priority, conflict policy and heartbeat.
-    :param sizes: how large files become.
-    :param missing: what becomes of rows that lack columns.
+    :param sizes: sizes of base files.
+    :param missing: treatment of rows that lack columns.
     :param transaction: the metastore transaction that the commit belongs to.
-    :param extra_metadata: goes into the commit metadata.
-    :param serves: whether a process that gets this job does not write, but waits for requests to write
+    :param extra_metadata: added to the commit metadata.
+    :param serves: whether a process with this job writes nothing itself, but waits for requests to write
         windows of it; see :mod:`airflow_provider.spark.job_request`.
-    :raises UnknownOperationError: when the operation is not known; names the known ones.
-    :raises InvalidInputError: when extra metadata is no text.
+    :raises UnknownOperationError: when the operation is unknown; the message names the known ones.
+    :raises InvalidInputError: when extra metadata is not text.
     """
 
     kind_of_job: ClassVar[str] = "ingestion"
@@ -221,7 +221,7 @@ class IngestJob(TableJob):
         return super().of(location, paths=paths, **settings)
 
     def in_transaction(self, txn_id: int | None, write_id: int | None) -> Self:
-        """The same ingestion with its transaction's ids; whether that goes on stays.
+        """The same ingestion with its transaction's ids; ``txn_goes_on`` stays.
 
         :param txn_id: the transaction.
         :param write_id: the table's write id in it.

@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 _MANY_PARTITIONS = 32  # new ones, from which on one wait for a local disk is worth it
 
-_NEGLIGIBLE = 0.001  # of a full file
+_NEGLIGIBLE = 0.001  # share of a full file
 
 
 def write_rows(
@@ -68,25 +68,26 @@ def write_rows(
 ) -> dict[str, Any]:
     """Write rows into a table, as one commit.
 
-    :param job: what to do.
+    :param job: the ingestion.
     :param table: the table.
     :param rows: rows that fit into the table.
     :param lock: the table lock; by ``job.lock``, or the table's options, when None.
     :param is_alive: asked before every heartbeat; False gives the write up.
-    :param around: entered before anything is planned, and left after the commit or the failure.
+    :param around: a context manager, entered before anything is planned, and left after the commit or
+        failure.
     :param build: writes the base files of indexes that the table's options enable and that are missing.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
     :raises WriteConflictError: when another commit touched the same file groups, or added the same
-        new key, first, and the policy says to raise, or it was rebased too often.
+        new key, first, and the policy is to raise, or the write was rebased too often.
     :raises HigherPriorityWriteError: when a live writer of higher priority works on the same file
-        groups, and the policy says to fail, or it was waited for too long.
+        groups, and the policy is to fail, or the wait for it took too long.
     :raises CommitError: when the write ended otherwise without a commit.
     """
     lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
     patience = time.monotonic() + job.settings.policy.yield_timeout
     begun_again = losses = 0
     while True:
-        # A write that is begun again writes all its rows again, in its turn before another writer can commit.
+        # A write that begins again rewrites all its rows, in its turn before another writer can commit.
         takes_turn = begun_again > 0 and losses >= LOSSES_BEFORE_A_TURN
         with lock if takes_turn else nullcontext():
             writer = begin_write(
@@ -130,11 +131,11 @@ def write_rows(
 
 
 class _BeginAgainError(WriteConflictError):
-    """Raised when a rebase within the same instant cannot mend a lost conflict."""
+    """Raised when a lost conflict needs more than a rebase within the same instant."""
 
 
 def _give_way(job: IngestJob, table: HudiTable, error: HigherPriorityWriteError, patience: float) -> None:
-    """Wait for the end of a writer of higher priority, where the job says so."""
+    """Wait for the end of a writer of higher priority, if the job's policy allows it."""
     left, other = patience - time.monotonic(), error.details["conflicting_instant"]
     if job.settings.policy.on_higher_priority != "wait" or left <= 0:
         raise error
@@ -146,9 +147,9 @@ def _give_way(job: IngestJob, table: HudiTable, error: HigherPriorityWriteError,
 class Ingestion:
     """The part between the begin of a write and its commit.
 
-    :param job: what to do.
+    :param job: the ingestion.
     :param table: the table.
-    :param writer: the write, begun.
+    :param writer: the write, already begun.
     :param rows: rows that fit into the table.
     :ivar writing_took: seconds from the plan to the commit.
     """
@@ -166,17 +167,17 @@ class Ingestion:
 
     @cached_property
     def row_bytes(self) -> float:
-        """About how many bytes a row takes in a base file."""
-        # A few rows fit wherever there is room at all.
+        """Estimated bytes of a row in a base file."""
+        # For a few rows an estimate is good enough.
         enough = _NEGLIGIBLE * self._job.sizes.target_file_size / sum(self._rows.counts.values())
         return bytes_per_row(
             lambda: self.writer.view.timeline, self._rows.columns.table, worth_knowing=enough
         )
 
     def run(self) -> tuple[dict[str, Any], CommitResult]:
-        """Plan, write, commit.
+        """Plan, write and commit.
 
-        :return: see :func:`~airflow_provider.ingestion.result.result_of`; and the commit.
+        :return: the result, see :func:`~airflow_provider.ingestion.result.result_of`, and the commit.
         """
         job, table, writer = self._job, self._table, self.writer
         began = time.monotonic()
@@ -224,22 +225,22 @@ class Ingestion:
     # --- columns --------------------------------------------------------------------------
 
     def _look_at_columns(self, timeline: Timeline) -> None:
-        """Read the table's columns of a moment, and derive those after this write."""
+        """Read the table's columns at a moment, and derive those after this write."""
         self._base = self._table.schema_on(timeline)
         came, columns = self._rows.columns.came, self._base.columns
-        # Against what there was before, the rows were checked before they were written.
+        # The rows were checked against the earlier columns before they were written.
         found = check_columns(self._job, came, self._table, columns, fills=bool(self._reports) or None)
         self._schema = self._base.with_columns(found.table)
         self._table.columns_seen = self._schema.columns
         self._changes = () if self._job.operation == "delete" else found.changes
 
     def _evolve(self, current: TableSchema) -> TableSchema:
-        """The same on what others have made of the schema since.
+        """Apply this write's changes to the present schema, which other writers may have changed since.
 
-        The rows come before that: they have null in columns that have come since, and whatever type a column
-        has now they are read as.
+        The rows are older than those changes: they have null in columns that were added since, and readers
+        read their columns in the present types.
 
-        :raises IncompatibleSchemaError: when others have added the same column with another type.
+        :raises IncompatibleSchemaError: when another writer has added the same column with another type.
         """
         if current == self._base:
             return self._schema
@@ -285,7 +286,7 @@ class Ingestion:
             unique=unique,
             logs=logs,
         )
-        if job.kind.looks_up_keys or job.kind.fills_small_files:  # these have listed the partitions
+        if job.kind.looks_up_keys or job.kind.fills_small_files:  # other operations have listed no partitions
             for partition in counts:
                 check_no_buckets(self._table.location, view.base_files(partition))
         if plan.to_tag:
@@ -332,10 +333,10 @@ class Ingestion:
     # --- rebase ---------------------------------------------------------------------------
 
     def _merge_again(self, rebase: Rebase) -> Rebased:
-        """Send the rows of lost file groups once more, on the new snapshot.
+        """Send the rows of lost file groups again, on the new snapshot.
 
         The incoming rows are sent, not the rows of the written files. Those files lack records that were
-        deleted, and rows that lost against a version which another write has changed since. The keys may live
+        deleted, and rows that lost against a version which another write has changed since. The keys may be
         in other file groups now. A file group that was written and is not lost has not changed, so a key that
         is found there was merged there the first time.
 
@@ -351,7 +352,7 @@ class Ingestion:
         if lost:
             # The view still shows replaced file groups, whose rows have been written as well.
             written = {_file_group(stat) for stat in self._stats} | self._replaced_by(self._reports.values())
-            # A delete sends also the keys that it found nowhere: the winner may have added them.
+            # A delete also sends keys that it did not find: the winner may have added them.
             rows = self._rows.unsent() if self._job.operation == "delete" else self._rows.sent_to(lost)
             plan = self._planned(rows, rebase.view, written)
             self._write(rows, plan)
@@ -375,12 +376,12 @@ class Ingestion:
         return lost
 
     def _replaced_by(self, reports: Iterable[Report]) -> set[FileGroupId]:
-        """File groups in whose place new ones were written."""
+        """File groups that new ones replace."""
         found = {self._targets[report.target].replaced for report in reports if report.write_stats}
         return {file_group for file_group in found if file_group is not None}
 
     def _orders_by_requested_time(self, base_file: BaseFile) -> _BeginAgainError:
-        # The index would keep the locations of the write that was requested later, in this file group.
+        # In this file group the index would keep the locations of the write with the later requested time.
         return _BeginAgainError(
             f"table {self._table.location}: instant {self.writer.instant} lost file group "
             f"{base_file.partition_path}/{base_file.file_id} to instant {base_file.instant}, which was "
@@ -408,7 +409,7 @@ class Ingestion:
     # --- one round ------------------------------------------------------------------------
 
     def _replaced(self, view: FileSystemView) -> set[FileGroupId]:
-        """File groups that a replacing operation takes out."""
+        """File groups that a replacing operation replaces."""
         replaces = self._job.kind.replaces
         if replaces is None:
             return set()

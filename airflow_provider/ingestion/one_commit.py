@@ -1,4 +1,4 @@
-"""The one way to an ingestion's commit: by the table's location, or by its name in a metastore."""
+"""The way of an ingestion to its commit: by the table's location, or by its name in a metastore."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def commit_once(
     metastore: AnyMetastore | None = None,
     table: HudiTable | None = None,
 ) -> dict[str, Any]:
-    """Write what a job says, unless an earlier try of its operation has.
+    """Write an ingestion's commit, unless an earlier try of its operation has.
 
     A table that the job names as ``database.table`` is written in a transaction, as by an operator.
 
     :param job: the ingestion.
     :param write: writes one commit; it does not look for earlier tries.
     :param metastore: the metastore that knows the table's name.
-    :param table: the table, where it is open; opened when None.
+    :param table: the table, if it is open; opened when None.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`; for a table given by its name also
-        ``event_id``, of the COMMIT_TXN event.
-    :raises InvalidInputError: when the job cannot work, or a name is given without a metastore.
+        ``event_id``, the id of the COMMIT_TXN event.
+    :raises InvalidInputError: when the job is invalid, or a name is given without a metastore.
     :raises NoSuchObjectError: when the metastore does not know the name.
     :raises TableError: when the location holds no table that can be written.
-    :raises WriteConflictError: when an earlier try still runs.
+    :raises WriteConflictError: when an earlier try is still running.
     """
     if is_location(job.location):
         table = table or HudiTable.open(job.location, job.storage_options)
@@ -83,11 +83,11 @@ def commit_once(
 
 
 def check_operation(job: IngestJob, table: HudiTable, resolved: ResolvedTable) -> None:
-    """Make sure that a table takes a job's operation, by what it says itself and what the metastore says.
+    """Make sure that a table takes a job's operation, by its own properties and by the metastore's.
 
     :param job: the ingestion.
     :param table: its table.
-    :param resolved: the same as the metastore has it.
+    :param resolved: the table's entry in the metastore.
     :raises UnsupportedTableError: see :func:`~airflow_provider.table.writable.check_takes_operation`.
     """
     check_takes_operation(
@@ -104,9 +104,9 @@ def earlier_commit(job: IngestJob, table: HudiTable) -> dict[str, Any] | None:
 
     :param job: the ingestion.
     :param table: its table.
-    :return: None when the job has no operation key, or no try has committed; what a dead try left is rolled
+    :return: None when the job has no operation key, or no try has committed; a dead try's instant is rolled
         back.
-    :raises WriteConflictError: when an earlier try still runs.
+    :raises WriteConflictError: when an earlier try is still running.
     """
     if job.operation_key is None:
         return None

@@ -29,10 +29,10 @@ def result_of(
     :param job: the ingestion.
     :param table: its table.
     :param commit: its commit.
-    :param write_stats: one a file written.
+    :param write_stats: one for each file written.
     :param rebases: how often conflicting file groups were merged again.
-    :param schema_changes: how it has changed the table's columns.
-    :param already_committed: whether an earlier try did it.
+    :param schema_changes: changes of the table's columns.
+    :param already_committed: whether an earlier try made the commit.
     :return: JSON-able dict: table, location, instant, completion_time, action, operation, txn_id,
         write_id, rows_inserted, rows_updated, rows_deleted, files_written, bytes_written,
         partitions (paths that got files), rebases, already_committed, schema_changes (a list of dicts with
@@ -63,9 +63,9 @@ _CHANGES = "schema_changes"
 
 
 def told_in_commit(changes: Sequence[ColumnChange]) -> dict[str, str]:
-    """The commit metadata that tells a later try how an ingestion changed the columns.
+    """The commit metadata with an ingestion's changes of columns, for a later try of the same operation.
 
-    :param changes: how it changes the table's columns.
+    :param changes: changes of the table's columns.
     """
     return {_CHANGES: json.dumps([change.to_dict() for change in changes])} if changes else {}
 
@@ -75,7 +75,7 @@ def earlier_result(job: IngestJob, table: HudiTable, commit: CommitResult) -> di
 
     :param job: the ingestion.
     :param table: its table.
-    :param commit: what the earlier try committed.
+    :param commit: the earlier try's commit.
     :raises NoSuchInstantError: when the commit is neither on the active nor on the archived timeline.
     """
     found = table.find_commit(commit.instant)
@@ -86,8 +86,8 @@ def earlier_result(job: IngestJob, table: HudiTable, commit: CommitResult) -> di
             instant=commit.instant,
         )
     _, metadata = found
-    told = {name: metadata.extra_metadata.get(name) for name in ("txn_id", "write_id")}
-    ids = {name: None if text is None else int(text) for name, text in told.items()}
+    texts = {name: metadata.extra_metadata.get(name) for name in ("txn_id", "write_id")}
+    ids = {name: None if text is None else int(text) for name, text in texts.items()}
     changes = json.loads(metadata.extra_metadata.get(_CHANGES, "[]"))
     result = result_of(job, table, commit, metadata.write_stats, already_committed=True)
     return {**result, **ids, _CHANGES: changes}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider.ingestion.ingest_job import IngestJob
 
 ORDERS = ("oldest_first", "newest_first")
-"""In which order windows can be written."""
+"""The orders in which windows can be written."""
 
 _MOST_WINDOWS = 100_000
 _STEP = re.compile(r"(?:(\d+)\s+)?(second|minute|hour|day|week|month|year)s?")
@@ -31,12 +31,12 @@ _PLACEHOLDER = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 class Window:
     """A part of history, by the values of columns or by a span of time.
 
-    :param name: for people, and for finding its commit again.
+    :param name: for people, and to find its commit again.
     :param values: value by column, as text; None for null.
     :param column: a column with a date or a time.
     :param start: the earliest time in the window, ISO, UTC.
     :param end: the earliest time after it.
-    :param rows: how many rows the source has for it; None when nobody has counted.
+    :param rows: number of the source's rows in it; None when they are not counted.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Window:
     def job(self, backfill: IngestJob) -> IngestJob:
         """The ingestion of this window alone.
 
-        A source with a placeholder says by itself which rows are the window's; of any other the
-        rows are filtered.
+        The path of a source with a placeholder selects the window's rows by itself; the rows of any other
+        source are filtered.
 
         :param backfill: the ingestion of all windows.
         """
@@ -66,11 +66,11 @@ class Window:
         )
 
     def source(self, template: str) -> str:
-        """Where the window's rows lie.
+        """The paths of the window's rows.
 
         :param template: path, URL or pattern; ``{window}`` stands for the window's name, ``{month}``
             for the value of its column ``month``, and ``{start:%Y-%m-%d}`` or ``{end:%Y}`` for the
-            bounds of a span. Other braces stay: Spark has a use for them.
+            bounds of a span. Other braces stay, because Spark's patterns contain some.
         """
         known: dict[str, Any] = {"window": self.name, **self.values}
         if self.start and self.end:
@@ -90,9 +90,9 @@ class Window:
 def value_windows(values: pa.Table, *, order: str, rows: Sequence[int] | None = None) -> list[Window]:
     """A window for every row of a table of values.
 
-    :param values: distinct values; its columns are those by which the source is filtered.
+    :param values: distinct values; its columns filter the source.
     :param order: one of :data:`ORDERS`.
-    :param rows: how many rows of the source have each of them.
+    :param rows: number of the source's rows for each row of values.
     """
     names = values.schema.names
     texts = values.cast(pa.schema([(name, pa.string()) for name in names])).to_pylist()
@@ -114,11 +114,11 @@ def partition_windows(
     """A window for every partition of a list.
 
     :param table: the table.
-    :param partitions: each its path, such as ``year=2013/month=1``, or values by column, such as
+    :param partitions: for each its path, such as ``year=2013/month=1``, or values by column, such as
         ``{"year": 2013, "month": 1}``; ``{"year": 2013}`` is the whole year, in one commit.
     :param order: one of :data:`ORDERS`.
-    :raises InvalidInputError: when a partition is none of the table's, is there twice, or is of
-        other columns than the first.
+    :raises InvalidInputError: when a partition does not belong to the table, is listed twice, or has other
+        columns than the first.
     :raises NotATableError: when a path is not one of the table's partitions.
     """
     chosen = [
@@ -157,8 +157,8 @@ def time_windows(
     :param end: the earliest time after the span.
     :param step: a duration, or a text such as ``1 month``, ``6 hours``, ``day``.
     :param order: one of :data:`ORDERS`.
-    :param column: the column that says when; None where only the path of the source says so.
-    :raises InvalidInputError: when a time or the step cannot be understood, or nothing is between.
+    :param column: the column with the time; None where only the path of the source has it.
+    :raises InvalidInputError: when a time or the step cannot be parsed, or the span is empty.
     """
     first, last = _moment("start", start), _moment("end", end)
     if first >= last:
@@ -172,13 +172,13 @@ def time_windows(
 
 
 def check_windows(table: HudiTable, job: IngestJob, windows: Sequence[Window]) -> None:
-    """Hold windows against the table and the operation, before anything is written.
+    """Check windows against the table and the operation, before anything is written.
 
     :param table: the table.
     :param job: the ingestion of all windows.
     :param windows: its windows.
-    :raises InvalidInputError: when one window would overwrite another's rows, the windows are not told
-        apart by the source's path, or a column cannot say when.
+    :raises InvalidInputError: when one window would overwrite another's rows, the source's path does not
+        distinguish the windows, or a column has no times.
     """
     replaces = job.kind.replaces
     by_path = any(window.source(each) != each for window in windows for each in job.source.paths)
@@ -215,7 +215,7 @@ def check_windows(table: HudiTable, job: IngestJob, windows: Sequence[Window]) -
 def column_of(table: HudiTable, name: str) -> pa.Field:
     """A column of a table.
 
-    :raises InvalidInputError: when there is none of that name.
+    :raises InvalidInputError: when the table has no such column.
     """
     if name not in table.schema.names:
         raise InvalidInputError(
@@ -259,7 +259,7 @@ def _bounds(first: datetime, bound: Callable[[datetime, int], datetime]) -> Iter
 
 
 def _stepper(step: str | timedelta) -> Callable[[datetime, int], datetime]:
-    """The start of the nth window, by the start of the first."""
+    """A function for the start of the nth window, from the start of the first."""
     if isinstance(step, str):
         found = _STEP.fullmatch(step.strip().lower())
         if found is None:

@@ -1,6 +1,6 @@
-"""Jobs as data: what a process on a Spark cluster is to do, and the JSON that takes it there.
+"""Jobs as data: the work of a process on a Spark cluster, and the JSON that carries it there.
 
-Each job extends :class:`TableJob`. Reading begins there. Which engine runs a job is chosen in ``engine``.
+Each job extends :class:`TableJob`, where reading begins. ``engine`` chooses the engine that runs a job.
 """
 
 from airflow_provider.jobs.engine import ARROW_MAX_BYTES, AUTO, ENGINES, Choice, choose_engine

@@ -1,4 +1,4 @@
-"""The choice of what runs a job: Spark, or pyarrow in one process."""
+"""The choice of a job's engine: Spark, or pyarrow in one process."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from airflow_provider.jobs.table_job import ARROW, SPARK
 
 AUTO = "auto"
 ENGINES = (AUTO, SPARK, ARROW)
-"""What a caller can ask for."""
+"""The engines that a caller can ask for."""
 
 ARROW_MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of input up to which ``auto`` takes pyarrow; of Parquet, twenty times as much memory is needed."""
+"""Bytes of input up to which ``auto`` chooses pyarrow; Parquet needs twenty times as much memory."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What runs a job, and why.
+    """The engine of a job, and the reason for it.
 
     :param engine: :data:`~airflow_provider.jobs.SPARK` or :data:`~airflow_provider.jobs.ARROW`.
-    :param why: for a person.
-    :param is_asked_for: whether the caller has said it, so that nothing else may run the job.
+    :param why: the reason, for people.
+    :param is_asked_for: whether the caller has asked for it, so that no other engine may run the job.
     """
 
     engine: str
@@ -32,16 +32,16 @@ class Choice:
 
 
 def choose_engine(engine: str, size: int, what: str, arrow_max_bytes: int) -> Choice:
-    """Choose by the size of the input.
+    """Choose an engine by the size of the input.
 
-    :param engine: what the caller asks for, one of :data:`ENGINES`.
+    :param engine: the caller's choice, one of :data:`ENGINES`.
     :param size: bytes of the input.
-    :param what: the input, for a person.
-    :param arrow_max_bytes: bytes up to which ``auto`` takes pyarrow.
+    :param what: a description of the input, for people.
+    :param arrow_max_bytes: bytes up to which ``auto`` chooses pyarrow.
     """
-    told = f"{what}, {size:,} bytes"
+    sized = f"{what}, {size:,} bytes"
     if engine != AUTO:
         return Choice(engine, f"as engine={engine!r} says", is_asked_for=True)
     if size <= arrow_max_bytes:
-        return Choice(ARROW, f"{told}, not more than arrow_max_bytes={arrow_max_bytes:,}")
-    return Choice(SPARK, f"{told}, more than arrow_max_bytes={arrow_max_bytes:,}")
+        return Choice(ARROW, f"{sized}, not more than arrow_max_bytes={arrow_max_bytes:,}")
+    return Choice(SPARK, f"{sized}, more than arrow_max_bytes={arrow_max_bytes:,}")

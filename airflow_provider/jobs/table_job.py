@@ -24,16 +24,16 @@ class TableJob:
     :param storage_options: keyword arguments of the table's fsspec file system; executors need them too.
     :param lock: configuration for :func:`~airflow_provider.locks.open_lock`.
     :param table_name: the table's name for people; the one in its properties when None.
-    :param operation_key: the same for all tries of one operation, so that a later try finds what an earlier
-        one did.
+    :param operation_key: equal for all tries of one operation, so that a later try finds an earlier one's
+        commit.
     :param operation_since: an instant time at or before the first of these tries, so that only the commit
         log's end has to be read.
     :param job_id: names the file in which the job leaves its result.
     :param spark_conf: configuration of a session that the job opens for itself.
     :param connect_timeout: seconds within which a Spark Connect server has to be reached.
-    :param engine: what runs the job: :data:`SPARK`, or :data:`ARROW`, which is this package alone, in one
-        process.
-    :cvar kind_of_job: what the job does, as its JSON and its errors say it.
+    :param engine: the engine that runs the job: :data:`SPARK`, or :data:`ARROW`, which is this package alone,
+        in one process.
+    :cvar kind_of_job: the job's kind, for its JSON and its errors.
     """
 
     kind_of_job: ClassVar[str]
@@ -50,19 +50,19 @@ class TableJob:
     engine: str = field(default=SPARK, kw_only=True)
 
     def to_json(self) -> str:
-        """The job as text; holds the storage options, so mind who may read it."""
+        """The job as text; it contains the storage options, so be careful who may read it."""
         return json.dumps({"job": self.kind_of_job, **asdict(self)})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what :meth:`to_json` made.
+        """Read text from :meth:`to_json`.
 
-        :raises InvalidInputError: when the text is no such job, or the job cannot work.
+        :raises InvalidInputError: when the text is no such job, or the job is invalid.
         """
         try:
             described = json.loads(text)
             if described.pop("job") != cls.kind_of_job:
-                raise ValueError("it describes another job")  # noqa: TRY301 - said once, below
+                raise ValueError("it describes another job")  # noqa: TRY301 - the handler below reports it
             job: Self = _read(cls, described)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise InvalidInputError(
@@ -72,7 +72,7 @@ class TableJob:
 
     @classmethod
     def of(cls, location: str, **settings: Any) -> Self:
-        """A job by the names of its settings, wherever they belong.
+        """Make a job from single settings by their names, whichever part they belong to.
 
         ::
 
@@ -81,7 +81,7 @@ class TableJob:
         :param location: absolute path or URL of the table.
         :param settings: fields of the job, or of a part of it, such as
             :class:`~airflow_provider.concurrency.WriteSettings`.
-        :raises InvalidInputError: when there is no such setting, or one cannot work.
+        :raises InvalidInputError: when there is no such setting, or one is invalid.
         """
         job: Self = _by_setting(cls, {"location": location, **settings})
         return job
@@ -89,7 +89,7 @@ class TableJob:
 
 @cache
 def _parts(cls: Any) -> dict[str, Any]:
-    """The type of each field; of an optional one, its type when it is there."""
+    """The type of each field; for an optional field the type of its value."""
     hints = get_type_hints(cls)
     found = {}
     for each in fields(cls):
@@ -128,7 +128,7 @@ def _by_setting(cls: Any, settings: Mapping[str, Any]) -> Any:
 
 @cache
 def _inner_parts(cls: Any) -> dict[str, tuple[Any, frozenset[str]]]:
-    """The fields that have fields of their own: their type, and the settings in it."""
+    """The fields that have fields of their own: each with its type, and its settings."""
     inner: dict[str, Any] = {name: hint for name, hint in _parts(cls).items() if is_dataclass(hint)}
     return {name: (hint, _settings_of(hint)) for name, hint in inner.items()}
 

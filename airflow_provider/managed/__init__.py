@@ -1,8 +1,9 @@
-"""Writes into tables that a metastore knows: one write is one instant and one transaction.
+"""Writes into tables that a metastore knows: each write is one instant and one transaction.
 
-:class:`ManagedWrite` opens the transaction, finds what an earlier try did, and ends both together. Operators,
-:func:`~airflow_provider.spark.ingest` and :func:`~airflow_provider.ingestion.ingest_arrow` share it. Reading
-begins in ``managed_write``; ``operation`` is what one try leaves for the next.
+:class:`ManagedWrite` opens the transaction, finds an earlier try's commit, and ends instant and transaction
+together. Operators, :func:`~airflow_provider.spark.ingest` and
+:func:`~airflow_provider.ingestion.ingest_arrow` share it. Reading begins in ``managed_write``; ``operation``
+stores the facts that one try leaves for the next.
 """
 
 from airflow_provider.managed.maintenance import maintain

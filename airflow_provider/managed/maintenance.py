@@ -1,4 +1,4 @@
-"""The upkeep that a load does for its table after its commit, when it is due."""
+"""The upkeep of a table by a load, after its commit, when it is due."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from airflow_provider.table.hudi_table import HudiTable
 def maintain(
     table: HudiTable, sequence: int, *, build: Build = build_in_process, lock: LockProvider | None = None
 ) -> None:
-    """Build the indexes that the table's options enable, compact, archive the timeline.
+    """Build the indexes that the table's options enable, compact, and archive the timeline.
 
-    What is compacted is the metadata table, and a merge-on-read table with ``hoodie.compact.inline``.
+    Compaction covers the metadata table, and a merge-on-read table with ``hoodie.compact.inline``.
 
-    Each of them only when it is due. A failure is logged, and the load stands.
+    Each is done only when it is due. A failure is logged, and the load stands.
 
     :param table: the table.
     :param sequence: number of the load's commit in the commit log.

@@ -56,25 +56,25 @@ class TransactionIds:
 
 @dataclass
 class ManagedWrite:
-    """One write into one table, with everything around it that a metastore and a retry need.
+    """One write into one table, with the transaction and the retry around it.
 
     A table that the metastore knows is written in a transaction. The transaction is opened, with a write id,
     before the write, which puts both ids into its commit metadata. After the commit the new partitions are
-    registered, an INSERT event tells of each partition's new files, and the transaction commits, all at once.
-    A table given by its location is written without.
+    registered, an INSERT event names each partition's new files, and the transaction commits, all at once.
+    A table given by its location is written without a transaction.
 
-    A retry first looks for what the earlier try did. If that try committed, the retry ends the earlier
-    transaction and returns its result. Otherwise what the try left is rolled back, and the write runs.
+    A retry first looks for the earlier try's commit. If that try committed, the retry ends the earlier
+    transaction and returns its result. Otherwise the earlier try is rolled back, and the write runs.
 
-    :param resolved: where the table is, and its name in the metastore.
+    :param resolved: the table's location, and its name in the metastore.
     :param table: the table, open.
     :param metastore: opens the metastore; called only for a table that it knows.
     :param operation: the operation that this try belongs to.
-    :param earlier_result: the result of a commit that an earlier try of the operation made, with the keys of
-        what ``write`` returns.
-    :param joined_txn: an open transaction that somebody else ends; a transaction of its own when None.
-    :param is_stopped: whether the caller was told to stop, so that a write that committed all the same is
-        no success.
+    :param earlier_result: returns the result of a commit that an earlier try of the operation made, with the
+        keys of the result of ``write``.
+    :param joined_txn: an open transaction that its own caller ends; the write opens one itself when None.
+    :param is_stopped: whether the caller was told to stop, so that a write that committed all the same does
+        not count as success.
     :param wait_for: asked about an earlier try's pending instant; see
         :func:`~airflow_provider.concurrency.settle_operation`.
     """
@@ -94,17 +94,18 @@ class ManagedWrite:
         *,
         prepare: Callable[[], Any] = lambda: None,
     ) -> dict[str, Any]:
-        """Write, or return what an earlier try wrote.
+        """Write, or return the result of an earlier try.
 
         :param write: writes one commit with these ids and returns its result, a dict with at least
-            ``instant``, ``partitions`` and ``schema_changes``. When it raises, nothing of it runs any more.
+            ``instant``, ``partitions`` and ``schema_changes``. When it raises, nothing of it is running any
+            more.
         :param prepare: called before the transaction opens, and only when the write has to run.
         :return: its result, with ``txn_id``, ``write_id`` and ``event_id``, which are None without a
             metastore; ``event_id`` is None in a joined transaction as well.
         :raises EnclosingTransactionError: when the joined transaction has ended or was aborted.
         :raises TransactionAbortedError: when the write's own transaction was aborted, by its timeout.
         :raises MetastoreUnavailableError: when the metastore cannot be reached.
-        :raises TableServiceError: what ``write`` raised.
+        :raises TableServiceError: any error of ``write``.
         """
         with self.enclosing_transaction():
             result = self.end_earlier_try() if self.operation.is_retry else None
@@ -133,7 +134,7 @@ class ManagedWrite:
             raise EnclosingTransactionError.caused_by(error) from error
 
     def recover(self) -> None:
-        """End the transactions that dead writers left, as every writer does when it comes by."""
+        """End the transactions that dead writers left, as every writer does."""
         if not self.resolved.is_registered:
             return
         metastore = self.metastore()
@@ -141,7 +142,7 @@ class ManagedWrite:
             recovered = recover_transactions(metastore, storage_options=self.table.storage.options)
             settle_transactions(metastore, self.table)
         except (TableServiceError, OSError) as error:
-            # They may be of other tables, in other storages; this write does not depend on them.
+            # They may write to other tables, in other storages; this write does not depend on them.
             log.warning("transactions of dead writers could not be ended now: %s", error)
             return
         for each in recovered:
@@ -162,7 +163,7 @@ class ManagedWrite:
                 commit = self._settle(f"its write ended with {type(error).__name__}")
                 if commit is None:
                     raise
-                # The commit came through and only the answer was lost: the timeline is the truth.
+                # The commit succeeded and only the answer was lost: the timeline is the truth.
                 log.warning("instant %s had committed when its write ended: %s", commit.instant, error)
                 result = self.earlier_result(commit)
                 if self.is_stopped() or not isinstance(error, Exception):
@@ -175,11 +176,11 @@ class ManagedWrite:
         return {**result, "txn_id": ids.txn_id, "write_id": ids.write_id, "event_id": event_id}
 
     def end_earlier_try(self) -> dict[str, Any] | None:
-        """End what earlier tries of the operation began.
+        """End the earlier tries of the operation.
 
-        :return: the result of the try that committed; None when the write has to run, and nothing of an
-            earlier try is left.
-        :raises TableError: when what an earlier try left cannot be rolled back.
+        :return: the result of the try that committed; None when the write has to run, and no earlier try is
+            left.
+        :raises TableError: when an earlier try cannot be rolled back.
         """
         commit = self._settle("its operation is tried again", self.wait_for)
         if commit is None:
@@ -203,11 +204,11 @@ class ManagedWrite:
         return {**result, "txn_id": txn_id, "write_id": write_id, "event_id": event_id}
 
     def follow_schema(self, result: Mapping[str, Any]) -> None:
-        """Tell the metastore the table's columns after a write that changed them.
+        """Update the table's columns in the metastore after a write that changed them.
 
-        A metastore that cannot be told now is told by a later change.
+        If the metastore cannot be reached now, a later change updates it.
 
-        :param result: the write's.
+        :param result: the write's result.
         """
         database, name = self.resolved.database, self.resolved.name
         if not result.get("schema_changes") or database is None or name is None:
@@ -242,12 +243,12 @@ class ManagedWrite:
         if self.joined_txn is not None:
             transaction.record_instant(result["instant"])  # partitions and events come with its commit
             return
-        # Recovery needs the instant, should the transaction's commit not come through.
+        # Recovery needs the instant if the transaction's commit fails.
         with suppress(MetastoreUnavailableError):
             transaction.record_instant(result["instant"])
-        specs, told = self._announced(result["instant"], result["partitions"])
+        specs, inserted = self._announced(result["instant"], result["partitions"])
         transaction.add_partitions(specs)
-        transaction.add_insertions(told)
+        transaction.add_insertions(inserted)
 
     def _announced(self, instant: str, partitions: list[str]) -> tuple[list[PartitionSpec], list[Insertion]]:
         """The partitions to register, and the INSERT events, of a commit."""
@@ -256,15 +257,15 @@ class ManagedWrite:
     def _abort_earlier(self) -> None:
         txn_id = self.operation.recall("txn_id")
         if txn_id is not None and self.joined_txn is None:
-            with suppress(NoSuchTransactionError):  # recovery was here before
+            with suppress(NoSuchTransactionError):  # recovery has ended it before
                 self.metastore().abort_txn(txn_id)
 
     def _undo_aborted(self, instant: str, txn_id: int) -> bool:
-        """Undo what an earlier try committed after its transaction had been aborted.
+        """Undo a commit that an earlier try made after its transaction had been aborted.
 
-        No reader with a snapshot would ever see its rows, nor anything that is merged on them later.
+        No reader with a snapshot would ever see its rows, nor any later write that is merged on them.
 
-        :return: False where the transaction is not aborted, or something was merged on the commit already.
+        :return: False where the transaction is not aborted, or a later write is merged on the commit already.
         """
         if not self.resolved.is_registered or self.metastore().get_txn(txn_id).state is not TxnState.ABORTED:
             return False
@@ -277,12 +278,12 @@ class ManagedWrite:
         return True
 
     def _commit_earlier(self, txn_id: int, instant: str, partitions: list[str]) -> int | None:
-        specs, told = self._announced(instant, partitions)
+        specs, inserted = self._announced(instant, partitions)
         try:
             return self.metastore().commit_txn(
                 txn_id,
                 new_partitions={self._place: specs} if specs else {},
-                insertions={self._place: told} if told else {},
+                insertions={self._place: inserted} if inserted else {},
             )
         except TransactionAbortedError:
             log.warning(
@@ -293,5 +294,5 @@ class ManagedWrite:
             with self._transaction() as transaction:
                 if transaction:
                     transaction.add_partitions(specs)
-                    transaction.add_insertions(told)
+                    transaction.add_insertions(inserted)
             return transaction.event_id if transaction else None

@@ -27,20 +27,20 @@ class Operation(Protocol):
         """Whether an earlier try may have begun."""
 
     def remember(self, **facts: Any) -> None:
-        """Keep facts for the next try.
+        """Store facts for the next try.
 
-        :param facts: JSON-able; None forgets one.
+        :param facts: JSON-able; the value None deletes a fact.
         """
 
     def recall(self, name: str) -> Any:
-        """The fact that an earlier call of :meth:`remember` kept; None when there is none."""
+        """The fact that an earlier call of :meth:`remember` stored; None when there is none."""
 
 
 class RepeatedOperation:
     """An operation whose caller repeats a call with the same key, such as a person in a Python shell.
 
-    Nothing but the table and the metastore outlives a try: the commit's metadata names its transaction, and
-    recovery ends a transaction that a killed try left open.
+    Only the table and the metastore outlive a try: the commit's metadata names its transaction, and recovery
+    ends a transaction that a killed try left open.
 
     :param key: the caller's key; a new one, which no earlier try has, when None.
     :param since: see :attr:`Operation.since`.
@@ -62,11 +62,11 @@ class RepeatedOperation:
 
 
 def refuse_living_writer(table: HudiTable) -> Callable[[PendingInstant], bool]:
-    """The ``wait_for`` of ``settle_operation`` with which a try runs beside no other one.
+    """The ``wait_for`` of ``settle_operation`` that refuses to run beside another try.
 
     :param table: the table.
     :return: a function that is False for the instant of a dead writer, which is then rolled back, and raises
-        :class:`~airflow_provider.exceptions.WriteConflictError` for that of a living one.
+        :class:`~airflow_provider.exceptions.WriteConflictError` for the instant of a live one.
     """
 
     def wait_for(pending: PendingInstant) -> bool:

@@ -1,4 +1,4 @@
-"""Finding a table by the name that a metastore gives it."""
+"""Resolution of a table's name in a metastore to its location."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from airflow_provider.metastore.model import check_table_given, is_location, spl
 
 @dataclass(frozen=True)
 class ResolvedTable:
-    """Where a table is, and what the metastore calls it.
+    """The location of a table, and its name in the metastore.
 
-    :param given: what the caller says: ``database.table``, a path or a URL.
+    :param given: the caller's argument: ``database.table``, a path or a URL.
     :param location: absolute path or URL.
     :param database: the metastore's database; None for a table given by its location.
     :param name: the metastore's name; None for a table given by its location.
-    :param parameters: the metastore's parameters of the table; none for a table given by its location.
+    :param parameters: the table's parameters in the metastore; none for a table given by its location.
     """
 
     given: str
@@ -33,11 +33,11 @@ class ResolvedTable:
 
 
 def resolve_table(given: str, metastore: Callable[[], AnyMetastore]) -> ResolvedTable:
-    """Find where a table is.
+    """Find the location of a table.
 
     :param given: ``database.table``, an absolute path or a URL.
     :param metastore: opens the metastore; called for a name only.
-    :raises InvalidInputError: when it is none of these.
+    :raises InvalidInputError: when ``given`` is none of these.
     :raises NoSuchObjectError: when the metastore does not know the name.
     """
     check_table_given(given)

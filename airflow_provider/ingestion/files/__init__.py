@@ -1,7 +1,7 @@
-"""Sources read by pyarrow, in this process: which files there are, and their rows as Spark has them.
+"""Sources read by pyarrow, in this process: how their files are found, and their rows as Spark reads them.
 
-The promise is that a source is the same table by pyarrow and by Spark. What Spark reads in another way is
-refused here (:class:`~airflow_provider.exceptions.SparkNeededError`). Reading begins in ``ingest_files``.
+A source is the same table by pyarrow and by Spark. If Spark would read it in another way, this room refuses
+it (:class:`~airflow_provider.exceptions.SparkNeededError`). Reading begins in ``ingest_files``.
 """
 
 from airflow_provider.ingestion.files.found import SourceFile, SourceFiles, find_files

@@ -20,7 +20,7 @@ from airflow_provider.ingestion.ingest_job import Source
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
 
-# What Hadoop's patterns have and fsspec's have not, or have with another meaning.
+# Parts of Hadoop's patterns that fsspec does not have, or has with another meaning.
 _OTHER_PATTERN = re.compile(r"[{}\\]|\*\*|\[[!^]")
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -29,7 +29,7 @@ _PATTERN = re.compile(r"[*?\[]")
 class SourceFile:
     """One file of a source.
 
-    :param path: as its file system has it.
+    :param path: the path on its file system.
     :param size: bytes.
     """
 
@@ -46,8 +46,8 @@ class SourceFile:
 class SourceFiles:
     """The files of a source, in the order of their paths.
 
-    :param filesystem: that they are on.
-    :param files: the files; one at least.
+    :param filesystem: the file system of the files.
+    :param files: the files; at least one.
     """
 
     filesystem: AbstractFileSystem
@@ -65,18 +65,18 @@ class SourceFiles:
 def find_files(source: Source, storage_options: Mapping[str, Any]) -> SourceFiles:
     """Find the files of a source.
 
-    A name that begins with ``_`` or ``.`` is left out, as Spark does, and as jobs expect that leave such
-    files beside their data.
+    Files whose name begins with ``_`` or ``.`` are left out, as by Spark: jobs write such files beside their
+    data and rely on that.
 
     :param source: the source.
     :param storage_options: keyword arguments of its fsspec file system.
     :raises InvalidInputError: when the source has no path.
-    :raises MissingSourceError: when there is nothing at one of the paths.
-    :raises EmptySourceError: when there are folders, and no file in them.
+    :raises MissingSourceError: when one of the paths does not exist.
+    :raises EmptySourceError: when there are folders without a file.
     :raises UnreadableSourceError: when the file system cannot be opened or listed.
     :raises SparkNeededError: when Spark would find other files, or columns in the names of folders.
     """
-    # Imported here: fsspec brings asyncio and ssl, and most of who imports this room finds no files.
+    # Imported here: fsspec brings asyncio and ssl, and most importers of this room find no files.
     from fsspec.core import url_to_fs
 
     if not source.paths:
@@ -92,7 +92,7 @@ def find_files(source: Source, storage_options: Mapping[str, Any]) -> SourceFile
             raise _missing(path) from error
         except TableServiceError:
             raise
-        except Exception as error:  # each file system has errors of its own
+        except Exception as error:  # each file system has its own errors
             raise UnreadableSourceError(
                 f"source {path} cannot be listed: {type(error).__name__}: {error}; check the path, and the "
                 "storage connection",
@@ -133,7 +133,7 @@ def _matching(filesystem: AbstractFileSystem, inside: str, path: str) -> Iterato
 
 
 def _in(filesystem: AbstractFileSystem, info: Mapping[str, Any]) -> Iterator[SourceFile]:
-    """The file; of a folder, those in it."""
+    """The file; for a folder, the files in it."""
     name = str(info["name"])
     if info["type"] != "directory":
         if not _is_hidden(name):
@@ -143,7 +143,7 @@ def _in(filesystem: AbstractFileSystem, info: Mapping[str, Any]) -> Iterator[Sou
         raise SparkNeededError(f"folder {name} has a name of those that are left out")
     for inner in sorted(filesystem.ls(name, detail=True), key=lambda each: str(each["name"])):
         if str(inner["name"]).rstrip("/") == name.rstrip("/"):
-            continue  # an object store's mark of the folder itself
+            continue  # an object store's marker for the folder itself
         if _is_hidden(str(inner["name"])):
             continue
         if inner["type"] == "directory":

@@ -52,7 +52,8 @@ def ingest_files(
         ingest_files("/srv/lake/flights", "/srv/landing/2013-12-01/*.parquet")
 
     :param location: the table's absolute path or URL, or ``database.table``.
-    :param source: paths, URLs or patterns of Parquet, CSV, JSON or Arrow files; all rows are in memory.
+    :param source: paths, URLs or patterns of Parquet, CSV, JSON or Arrow files; all rows are read into
+        memory.
     :param operation: a key of :data:`~airflow_provider.ingestion.OPERATIONS`.
     :param metastore: the metastore that knows the table's name.
     :param lock: the table lock; by the setting ``lock``, or the table's options, when None.
@@ -60,11 +61,11 @@ def ingest_files(
     :param settings: further fields of :class:`~airflow_provider.ingestion.IngestJob`, such as
         ``source_format``, ``storage_options`` or ``on_conflict``.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
-    :raises MissingSourceError: when there is nothing at a path.
+    :raises MissingSourceError: when a path does not exist.
     :raises EmptySourceError: when the files hold no row.
     :raises UnreadableSourceError: when a file cannot be read.
     :raises SparkNeededError: when Spark would read the files in another way.
-    :raises InvalidInputError: when the settings or the rows cannot work otherwise; nothing was written.
+    :raises InvalidInputError: when a setting or a row is otherwise invalid; nothing was written.
     :raises WriteConflictError: see :func:`~airflow_provider.ingestion.ingest_arrow`.
     :raises CommitError: when the write ended otherwise without a commit.
     """
@@ -83,7 +84,7 @@ def write_files(
     lock: LockProvider | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
-    """:func:`ingest_files` without a look at earlier tries.
+    """:func:`ingest_files` without the check for earlier tries.
 
     :param job: the ingestion.
     :param table: its table.
@@ -122,17 +123,17 @@ def choose_engine_for(
     *,
     sees_what_spark_sees: bool,
 ) -> Choice:
-    """Choose what reads a source, by its format and its size. No file is read.
+    """Choose the engine for a source, by its format and its size. No file is read.
 
-    :param engine: what the caller asks for, a key of :data:`~airflow_provider.jobs.ENGINES`.
+    :param engine: the caller's choice, a key of :data:`~airflow_provider.jobs.ENGINES`.
     :param source: the source.
     :param storage_options: keyword arguments of its fsspec file system.
-    :param arrow_max_bytes: bytes of files up to which ``auto`` takes pyarrow.
-    :param sees_what_spark_sees: whether Spark would run on this machine: then what is missing here is
-        missing.
+    :param arrow_max_bytes: bytes of files up to which ``auto`` chooses pyarrow.
+    :param sees_what_spark_sees: whether Spark would run on this machine: then a file that is missing here is
+        missing for Spark too.
     :raises MissingSourceError: when the source is missing.
-    :raises EmptySourceError: when there is no file in it.
-    :raises InvalidInputError: when no engine can read it.
+    :raises EmptySourceError: when the source contains no file.
+    :raises InvalidInputError: when no engine can read the source.
     """
     is_arrow = source.source_format.lower() in ARROW_FORMATS
     if engine == SPARK and is_arrow:
@@ -165,7 +166,7 @@ def choose_engine_for(
 
 
 def _why_not(source: Source) -> str | None:
-    """Why pyarrow does not read a source, whatever is in it."""
+    """The reason why pyarrow cannot read a source, whatever its content; None when it can."""
     if source.source_format.lower() not in FORMATS:
         return f"format {source.source_format!r} is read by Spark"
     if source.window is not None:
@@ -176,7 +177,7 @@ def _why_not(source: Source) -> str | None:
 
 
 def _read(found: SourceFiles, source: Source, columns: pa.Schema) -> pa.Table:
-    # Imported here: who chooses an engine reads nothing.
+    # Imported here: the choice of an engine reads nothing.
     from airflow_provider.ingestion.files import parquet, text
 
     kind = source.source_format.lower()

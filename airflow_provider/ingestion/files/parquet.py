@@ -1,4 +1,4 @@
-"""Parquet files, as Spark's reader has them."""
+"""Parquet files, read as Spark's reader reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider.ingestion.files.found import SourceFile, SourceFiles
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
 
-# Spark shifts the dates of files that these keys are in, of before the year 1900.
+# Spark shifts dates before the year 1900 in files with these keys.
 _OF_ANOTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _FIRST_PLAIN_CALENDAR = "3"
 
@@ -23,8 +23,8 @@ def read_parquet(found: SourceFiles) -> pa.Table:
     """Read Parquet files that have the same columns.
 
     :param found: the files.
-    :raises UnreadableSourceError: when one is broken.
-    :raises SparkNeededError: when Spark would read it in another way.
+    :raises UnreadableSourceError: when a file is broken.
+    :raises SparkNeededError: when Spark would read a file in another way.
     """
     tables, schema = [], None
     for file in found.files:
@@ -53,17 +53,17 @@ def _read(filesystem: AbstractFileSystem, file: SourceFile) -> pa.Table:
     return table.cast(pa.schema(kinds))
 
 
-def _check_calendar(file: SourceFile, told: dict[bytes, bytes]) -> None:
-    writer = told.get(b"org.apache.spark.version", b"4").decode()
-    if writer < _FIRST_PLAIN_CALENDAR or any(key in told for key in _OF_ANOTHER_CALENDAR):
+def _check_calendar(file: SourceFile, metadata: dict[bytes, bytes]) -> None:
+    writer = metadata.get(b"org.apache.spark.version", b"4").decode()
+    if writer < _FIRST_PLAIN_CALENDAR or any(key in metadata for key in _OF_ANOTHER_CALENDAR):
         raise SparkNeededError(f"{file.path} was written with the calendar of Spark {writer}, of before 3.0")
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Make sure that Spark, which does not mind upper and lower case, tells the columns apart.
+    """Make sure that Spark, which ignores upper and lower case, can distinguish the columns.
 
-    :param names: of the columns.
-    :raises SparkNeededError: when it does not.
+    :param names: names of the columns.
+    :raises SparkNeededError: when it cannot.
     """
     names = list(names)
     if len({name.lower() for name in names}) < len(names):
@@ -71,11 +71,11 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def as_spark_has(kind: pa.DataType, column: str) -> pa.DataType:
-    """The type that a column of a Parquet file has in Spark, in Arrow's words.
+    """The Arrow type for the type that a column of a Parquet file has in Spark.
 
-    :param kind: its type in Arrow.
-    :param column: its name, for the error.
-    :raises SparkNeededError: when that is not known here.
+    :param kind: the column's type in Arrow.
+    :param column: the column's name, for the error.
+    :raises SparkNeededError: when the type in Spark is not known here.
     """
     types = pa.types
     if types.is_dictionary(kind):

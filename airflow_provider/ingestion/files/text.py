@@ -1,8 +1,8 @@
-"""Lines of text, CSV and JSON, as Spark's readers have them.
+"""Lines of text, CSV and JSON, read as Spark's readers read them.
 
-Spark and pyarrow differ in what they make of a text that is written in an unusual way: an escaped quote, a
-number with a plus sign, a time without its zone. So this reader takes no more than what both read alike, and
-raises :class:`~airflow_provider.exceptions.SparkNeededError` for anything else. As with Spark
+Spark and pyarrow read unusual texts differently: an escaped quote, a number with a plus sign, a time without
+its zone. So this reader accepts only texts that both read alike, and raises
+:class:`~airflow_provider.exceptions.SparkNeededError` for anything else. As with Spark
 (:mod:`airflow_provider.spark.ingestion.source`), a column has the type that the table has for it, and a new
 column the type that Spark infers.
 """
@@ -22,7 +22,7 @@ from airflow_provider.ingestion.files.found import SourceFile, SourceFiles
 from airflow_provider.ingestion.files.parquet import check_names
 
 _SAID_ANYWAY = {"mode": "failfast", "inferschema": "false", "multiline": "false", "encoding": "utf-8"}
-"""Options that say what is so in any case."""
+"""Options that only state what holds in any case."""
 
 
 # --- CSV ----------------------------------------------------------------------------------
@@ -32,8 +32,8 @@ def read_csv(found: SourceFiles, options: Mapping[str, str], columns: pa.Schema)
     """Read CSV files with a header.
 
     :param found: the files.
-    :param options: of Spark's reader.
-    :param columns: the table's.
+    :param options: options of Spark's reader.
+    :param columns: the table's columns.
     :raises SparkNeededError: when Spark would read them in another way.
     :raises UnreadableSourceError: when a file cannot be read.
     """
@@ -60,7 +60,7 @@ def read_csv(found: SourceFiles, options: Mapping[str, str], columns: pa.Schema)
 
 
 def _csv_texts(data: bytes, separator: str, null: str) -> pa.Table:
-    """All values as texts."""
+    """All values as text."""
     if b"\\" in data:
         raise SparkNeededError("a character is escaped")
     if b'"' in data:
@@ -93,11 +93,11 @@ def _csv_texts(data: bytes, separator: str, null: str) -> pa.Table:
 
 
 def read_json(found: SourceFiles, options: Mapping[str, str], columns: pa.Schema) -> pa.Table:
-    """Read files with a JSON object in each line, without objects and arrays in these.
+    """Read files with a JSON object in each line, without nested objects and arrays.
 
     :param found: the files.
-    :param options: of Spark's reader.
-    :param columns: the table's.
+    :param options: options of Spark's reader.
+    :param columns: the table's columns.
     :raises SparkNeededError: when Spark would read them in another way.
     :raises UnreadableSourceError: when a file cannot be read.
     """
@@ -111,7 +111,7 @@ def read_json(found: SourceFiles, options: Mapping[str, str], columns: pa.Schema
     if re.search(rb"[0-9]{19}", data):
         raise SparkNeededError("a number may be larger than 64 bits")
     inferred = _parsed(data, len(lines), None).schema
-    # Spark has the columns in the order of their names.
+    # Spark sorts the columns by name.
     names = sorted(inferred.names)
     check_names(names)
     kinds = {name: _kind_in(columns, name) or _kind_of_new(inferred.field(name)) for name in names}
@@ -134,12 +134,12 @@ def _parsed(data: bytes, lines: int, schema: pa.Schema | None) -> pa.Table:
 
 
 def _is_json(kind: pa.DataType) -> bool:
-    """Whether JSON has values of that type; others are texts in it."""
+    """Whether JSON has values of that type; it has the others as text."""
     return any(is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
 
 
 def _kind_of_new(field: pa.Field) -> pa.DataType:
-    """The type that Spark infers for a column that the table has not got."""
+    """The type that Spark infers for a column that is new to the table."""
     if _is_json(field.type):
         return field.type
     if pa.types.is_string(field.type) or pa.types.is_timestamp(field.type):
@@ -157,13 +157,13 @@ def _check_none_left(options: Mapping[str, str]) -> None:
 
 
 def _other_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that say something else than what is so in any case; Spark does not mind their case."""
+    """The options that differ from what holds in any case; Spark ignores their case."""
     given = {name.lower(): str(value) for name, value in options.items()}
     return {name: value for name, value in given.items() if _SAID_ANYWAY.get(name) != value.lower()}
 
 
 def _lines_of(found: SourceFiles, file: SourceFile) -> bytes:
-    """The lines of a file, without empty ones before and after them."""
+    """The lines of a file, without empty ones at its begin and end."""
     if file.name.rpartition(".")[2].lower() in ("gz", "bz2", "zst", "lz4", "snappy", "deflate", "xz", "zip"):
         raise SparkNeededError(f"{file.path} is compressed")
     try:
@@ -191,7 +191,7 @@ def _kind_in(columns: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _typed(table: pa.Table, kinds: Mapping[str, pa.DataType | None]) -> pa.Table:
-    """Columns of text with their types; a text stays one where the type is None."""
+    """Convert columns of text to their types; a column stays text where its type is None."""
     made: dict[str, pa.ChunkedArray] = {}
     for name, kind in kinds.items():
         column = table[name]
@@ -230,8 +230,8 @@ _PLAIN: Sequence[_Rule] = (
     (pa.types.is_boolean, r"^(true|false)$", None),
     (pa.types.is_decimal, r"^-?[0-9]{1,28}(\.[0-9]{1,10})?$", None),
     (pa.types.is_date32, rf"^{_DAY}$", None),
-    # Without its zone, a moment is one of the session's.
+    # A time without a zone would be in the session's zone.
     (_is_moment, rf"{_MOMENT}(Z|[+-][0-9]{{2}}:[0-9]{{2}})$", pa.timestamp("us", "UTC")),
     (_is_time_of_day_and_date, rf"{_MOMENT}$", pa.timestamp("us")),
 )
-"""Of a type, the texts that both read alike, and what they are read as, unless as the type itself."""
+"""For each type, the texts that both read alike, and the type to parse them as where it is another one."""
