@@ -1,4 +1,4 @@
-"""Hooks: what an Airflow connection says, turned into locks, metastores and tables."""
+"""Hooks: they make locks, metastores, tables and replications from Airflow connections."""
 
 from airflow_provider.hooks.lock_provider import LockProviderHook
 from airflow_provider.hooks.metastore import MetastoreHook

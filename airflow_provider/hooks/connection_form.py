@@ -1,4 +1,4 @@
-"""Reading a connection by the form that :mod:`airflow_provider.get_provider_info` shows for it."""
+"""Connections, read by the form that :mod:`airflow_provider.get_provider_info` defines for them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def form_fields(connection_type: str) -> dict[str, dict[str, Any]]:
 
 
 def read_extras(connection: Connection, connection_type: str) -> dict[str, Any]:
-    """The connection's extras, checked against the form; fields left empty are absent.
+    """Read the connection's extras and check them against the form; fields left empty are absent.
 
     Numbers may be written as text, because a connection given as a URI knows only text.
 
     :param connection: an Airflow connection.
-    :param connection_type: the type whose form holds.
+    :param connection_type: the type with the form.
     :raises InvalidConnectionError: when the connection is of another type, when its extra is
         no JSON object, when an extra is not a field of the form, or when a value is of the
-        wrong type or out of range; names the extra and what is known.
+        wrong type or out of range; the message names the extra and the known ones.
     """
     where = f"connection {connection.conn_id!r}"
     if connection.conn_type != connection_type:
@@ -63,13 +63,13 @@ def read_extras(connection: Connection, connection_type: str) -> dict[str, Any]:
 def parse_extra(connection: Connection) -> dict[str, Any]:
     """The connection's extra as a JSON object; empty when there is none.
 
-    :raises InvalidConnectionError: when it is something else (Airflow itself logs that and
-        goes on with no extras, so a typing error would select the defaults).
+    :raises InvalidConnectionError: when it is something else. Airflow itself only logs that and continues
+        without extras, so a typing error would select the defaults.
     """
     try:
         extra = json.loads(connection.extra or "{}")
     except json.JSONDecodeError as error:
-        # The text itself may hold secrets: it is not repeated.
+        # The message does not repeat the text, which may contain secrets.
         raise InvalidConnectionError(
             f"connection {connection.conn_id!r}: extra is not JSON "
             f"(line {error.lineno}, column {error.colno}: {error.msg})",
@@ -100,4 +100,4 @@ def _problem(given: Any, schema: Mapping[str, Any]) -> str:
         return f"must be a number{above}, not {given!r}"
     if isinstance(given, str):
         return f"is {given!r}; known: {', '.join(schema['enum'])}"
-    return f"must be text, not {type(given).__name__}"  # a secret may be in it
+    return f"must be text, not {type(given).__name__}"  # without the value: it may contain a secret

@@ -24,7 +24,7 @@ _SECRETS = {"password", "tls_key_password"}
 
 
 class LockProviderHook(BaseHook):
-    """Locks on tables, by a connection of type ``table_lock``.
+    """Locks on tables, from a connection of type ``table_lock``.
 
     Without a connection ``table_lock_default`` the lock is the file lock in the table itself.
 
@@ -61,11 +61,11 @@ class LockProviderHook(BaseHook):
     def lock_config(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The connection as a configuration for :func:`airflow_provider.locks.open_lock`.
 
-        :param options: what Hudi's options say of the lock
+        :param options: Hudi's options for the lock
             (:attr:`~airflow_provider.table.hudi_options.HudiOptions.lock`).
         :raises InvalidConnectionError: when the connection does not exist (the default one
-            may be missing), is of another type, has an extra that cannot work, or says
-            something else than the options.
+            may be missing), is of another type, has an invalid extra, or contradicts the
+            options.
         """
         given = agreed_config(
             self._given() if self._read is None else self._read,
@@ -74,9 +74,9 @@ class LockProviderHook(BaseHook):
             options_of="Hudi's options",
         )
         provider = given.pop("provider", "filesystem")
-        # The form offers the options of all providers; what this one lacks does not matter to it.
+        # The form has the options of all providers; this provider ignores those of others.
         options = {name: given[name] for name in lock_options(provider) if name in given}
-        if self._read is None:  # else they are masked already
+        if self._read is None:  # otherwise they are masked already
             for name in _SECRETS & options.keys():
                 mask_secret(options[name])
         return {"provider": provider, **options}
@@ -97,7 +97,7 @@ class LockProviderHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Take the lock of the connection's test folder, and release it.
 
-        :return: whether that worked, and a sentence for a person.
+        :return: whether it succeeded, and a sentence for people.
         """
         try:
             folder = self._given().get("test_location")
@@ -111,7 +111,7 @@ class LockProviderHook(BaseHook):
     def _acquire_and_release(self, folder: str) -> tuple[bool, str]:
         config = self.lock_config()
         lock = open_lock(config, Storage(folder))
-        # A person waits for the answer: longer than this is an answer too.
+        # A person waits for the answer, so a lock that takes longer than this counts as a failure.
         lock.acquire(timeout=min(config.get("timeout_seconds", _TEST_TIMEOUT_SECONDS), _TEST_TIMEOUT_SECONDS))
         token = lock.fencing_token
         lock.release()

@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Executors of Airflow's providers that run tasks on other machines, by their class names or modules.
+# Executors that run tasks on other machines, by their class names or modules in Airflow's providers.
 _ELSEWHERE = re.compile(r"(?:Celery|Kubernetes|Ecs|Batch|Lambda|Edge)Executor")
 _TLS = frozenset({"tls", "tls_ca", "tls_certificate", "tls_key"})
 
 
 class MetastoreHook(BaseHook):
-    """The catalog, its transactions and its notification log, by a connection of type ``table_metastore``.
+    """The catalog, its transactions and its notification log, from a connection of type ``table_metastore``.
 
-    The connection names the metastore's database, or the servers of a Hive Metastore, ours or another.
-    Without a connection ``table_metastore_default`` it is an embedded SQLite database,
+    The connection names the metastore's database, or the servers of a Hive Metastore, ours or another one.
+    Without a connection ``table_metastore_default``, the metastore is an embedded SQLite database,
     ``$AIRFLOW_HOME/table_services/metastore.db``.
 
     :param metastore_conn_id: id of the connection.
@@ -58,11 +58,11 @@ class MetastoreHook(BaseHook):
         self._metastore: AnyMetastore | None = None
 
     def get_metastore(self, *, must_exist: bool = False) -> AnyMetastore:
-        """The metastore, opened once per hook.
+        """The metastore; each hook opens it once.
 
-        :param must_exist: for who only looks: an SQLite database that is not there is not made.
+        :param must_exist: True for a caller that only reads: a missing SQLite database is not created.
         :raises InvalidConnectionError: when the connection does not exist (the default one
-            may be missing where all tasks run on one machine), is of another type or cannot work.
+            may be missing where all tasks run on one machine), is of another type or is invalid.
         :raises NoSuchObjectError: when the database must exist, and does not.
         :raises MetastoreUnavailableError: when the database cannot be reached.
         """
@@ -81,7 +81,7 @@ class MetastoreHook(BaseHook):
     async def aget_url(self) -> str:
         """The URL for :func:`~airflow_provider.metastore.open_metastore`, with its password.
 
-        For the event loop of a triggerer; the password is masked in its logs.
+        This is for the event loop of a triggerer; the password is masked in its logs.
 
         :raises InvalidConnectionError: see :meth:`get_metastore`.
         """
@@ -96,7 +96,7 @@ class MetastoreHook(BaseHook):
         return url.render_as_string(hide_password=False)
 
     def exists(self) -> bool:
-        """Whether the connection exists, or, without one, the embedded database that stands in for it."""
+        """Whether the connection exists, or, without one, the embedded database that replaces it."""
         try:
             self.get_connection(self.metastore_conn_id)
         except AirflowNotFoundException:
@@ -104,9 +104,9 @@ class MetastoreHook(BaseHook):
         return True
 
     def table_connections(self) -> dict[str, str]:
-        """With which connections the page reads the metastore's tables, as the connection says.
+        """The connections with which the page reads the metastore's tables.
 
-        :return: ``storage_conn_id`` and ``lock_conn_id``, those that it names.
+        :return: ``storage_conn_id`` and ``lock_conn_id``, where the metastore's connection names them.
         :raises InvalidConnectionError: see :meth:`get_metastore`.
         """
         try:
@@ -122,7 +122,7 @@ class MetastoreHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Open the metastore and read its notification log's head.
 
-        :return: whether that worked, and a sentence for a person.
+        :return: whether it succeeded, and a sentence for people.
         """
         try:
             return True, self.get_metastore().ping()
@@ -132,18 +132,18 @@ class MetastoreHook(BaseHook):
     def transaction(
         self, table: str, *, agent: str | None = None, txn_id: int | None = None
     ) -> TableTransaction:
-        """A transaction with a write id for one table; commits when left, aborts on an error.
+        """A transaction with a write id for one table; it commits at the end, and aborts on an error.
 
         :param table: ``database.table``.
-        :param agent: what writes, such as a task instance.
-        :param txn_id: a transaction opened by somebody else, who also ends it; a new one when None.
-        :raises InvalidInputError: when the table's name has not two parts.
+        :param agent: a description of the writer, such as a task instance.
+        :param txn_id: an open transaction that its own caller ends; a new one when None.
+        :raises InvalidInputError: when the table's name is not ``database.table``.
         """
         database, name = split_table_name(table)
         return table_transaction(self.get_metastore(), database, name, agent=agent, txn_id=txn_id)
 
     def allocate_write_id(self, txn_id: int, table: str) -> int:
-        """The write id of a transaction in a table; the same one each time it is asked for.
+        """The write id of a transaction in a table; further calls return the same one.
 
         :param txn_id: an open transaction.
         :param table: ``database.table``.
@@ -169,7 +169,7 @@ class MetastoreHook(BaseHook):
         try:
             return _given_url(connection, extras)
         except InvalidInputError as error:
-            # From None: SQLAlchemy's own error repeats what it could not parse, passwords included.
+            # From None: SQLAlchemy's own error repeats the text that it could not parse, with passwords.
             raise InvalidConnectionError(
                 f"connection {connection.conn_id!r}: {error}. A connection of type 'table_metastore' takes "
                 f"the extras {' and '.join(sorted(form_fields(self.conn_type)))}, or the fields host, port, "
@@ -180,21 +180,21 @@ class MetastoreHook(BaseHook):
 
 
 def has_password(url: str) -> bool:
-    """Whether there is a password in a URL, of a database or of servers."""
+    """Whether the URL of a database or of servers contains a password."""
     if is_thrift_url(url):
         return shows_password(url)
     try:
         parsed = parse_url(url)
     except InvalidInputError:
-        return False  # who opens it says what is wrong with it
+        return False  # the caller that opens the URL raises the error
     return bool(parsed.password or "password" in parsed.query)
 
 
 def _given_url(connection: Connection, extras: Mapping[str, Any]) -> URL | ThriftUrl:
-    """The URL as the connection says it: as one, or in parts.
+    """The URL from the connection, in one field or from parts.
 
-    :raises InvalidInputError: when it cannot be used or has a password in it: Airflow hides
-        a connection's password in its API and its pages, and it shows extras.
+    :raises InvalidInputError: when it is invalid or contains a password: Airflow hides a
+        connection's password in its API and its pages, but it shows extras.
     """
     url = extras.get("url")
     if url is not None and has_password(url):
@@ -233,9 +233,9 @@ def _embedded_database() -> Path:
 
 @cache
 def _tell_embedded(file: Path) -> None:
-    """Name the metastore that stands in for the connection, once a process."""
-    told = "no connection %s: the metastore is the file %s of this machine"
-    log.info(told, MetastoreHook.default_conn_name, file)
+    """Log the metastore that replaces the connection, once a process."""
+    message = "no connection %s: the metastore is the file %s of this machine"
+    log.info(message, MetastoreHook.default_conn_name, file)
 
 
 def _check_one_machine() -> None:

@@ -21,12 +21,12 @@ from airflow_provider.replication import (
 class ReplicationHook(BaseHook):
     """A replication between two metastores, by two connections of type ``table_metastore``.
 
-    Both connections name databases; a replication by a server is not possible.
+    Both connections name databases, because a replication does not work through a server.
 
     :param source_metastore_conn_id: connection of the source's metastore.
     :param target_metastore_conn_id: connection of the target's metastore.
-    :param source_storage_conn_id: of the source's tables; see :class:`TableHook`.
-    :param target_storage_conn_id: of the target's tables; see :class:`TableHook`.
+    :param source_storage_conn_id: connection of the source tables' storage; see :class:`TableHook`.
+    :param target_storage_conn_id: connection of the target tables' storage; see :class:`TableHook`.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class ReplicationHook(BaseHook):
     def get_policy(
         self, name: str, databases: Mapping[str, str], locations: Mapping[str, str]
     ) -> ReplicationPolicy:
-        """What is replicated, with the arguments of the storages' file systems.
+        """The policy of a replication, with the arguments of the storages' file systems.
 
-        :param name: of the replication.
-        :param databases: the target's database by the source's.
-        :param locations: the target's folder or URL by the source's.
+        :param name: name of the replication.
+        :param databases: the target's database for each of the source's.
+        :param locations: the target's folder or URL for each of the source's.
         :raises InvalidInputError: see :class:`ReplicationPolicy`.
-        :raises InvalidConnectionError: when a storage connection does not exist, or cannot work.
+        :raises InvalidConnectionError: when a storage connection does not exist, or is invalid.
         """
         options: list[dict[str, Any]] = [
             each.storage_options() for each in (self._source_storage, self._target_storage)
@@ -63,8 +63,8 @@ class ReplicationHook(BaseHook):
     ) -> Replicator:
         """A replicator of a policy; see :class:`Replicator`.
 
-        :raises InvalidInputError: when a metastore is given by a server, or both are one.
-        :raises InvalidConnectionError: when a connection does not exist, or cannot work.
+        :raises InvalidInputError: when a metastore is a server, or both are the same.
+        :raises InvalidConnectionError: when a connection does not exist, or is invalid.
         :raises MetastoreUnavailableError: when a database cannot be reached.
         """
         return Replicator(policy, self.source.get_metastore(), self.target.get_metastore(), settings=settings)

@@ -1,4 +1,4 @@
-"""What the engine measures, told by Airflow's own stats: StatsD, Datadog or OpenTelemetry."""
+"""The engine's measurements in Airflow's stats: StatsD, Datadog or OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from airflow_provider.table.timeline import parse_time, timeline_zone
 log = logging.getLogger(__name__)
 
 PREFIX = "table_services."
-"""What the names of all metrics of this package begin with."""
+"""The beginning of the names of all metrics of this package."""
 
 _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
-_NOT_IN_A_TAG = re.compile(r"[^a-zA-Z0-9_./-]")  # of InfluxDB's StatsD, which Airflow checks
+_NOT_IN_A_TAG = re.compile(r"[^a-zA-Z0-9_./-]")  # refused in tags by Airflow's StatsD
 
 
 def is_on() -> bool:
-    """Whether Airflow's configuration sends metrics anywhere."""
+    """Whether Airflow's configuration sends metrics."""
     return any(conf.getboolean("metrics", each, fallback=False) for each in _SWITCHES)
 
 
 def emit(measurement: Measurement) -> None:
-    """Tell Airflow's stats one measurement.
+    """Send one measurement to Airflow's stats.
 
-    :param measurement: of the engine.
+    :param measurement: a measurement of the engine.
     """
     name = PREFIX + measurement.name
     tags = {key: _NOT_IN_A_TAG.sub("_", value) for key, value in measurement.tags.items()}
@@ -53,7 +53,7 @@ def emit(measurement: Measurement) -> None:
 
 
 def consumer_lags(metastore: AnyMetastore) -> None:
-    """Tell for each consumer of the notification log how many events it is behind.
+    """Emit for each consumer of the notification log the number of events that it is behind.
 
     :param metastore: the metastore that keeps the log.
     """
@@ -67,9 +67,9 @@ def consumer_lags(metastore: AnyMetastore) -> None:
 
 @contextmanager
 def task_stats(task: Any) -> Iterator[None]:
-    """Tell Airflow's stats what a task measures, and how its table is at the end.
+    """Emit a task's measurements, and the state of its table at the end.
 
-    :param task: an operator or sensor; its table is the one that its argument ``table`` names, if it has one.
+    :param task: an operator or sensor; its table is the one in its argument ``table``, if it has one.
     """
     if not is_on():
         yield
@@ -83,7 +83,7 @@ def task_stats(task: Any) -> Iterator[None]:
 
 
 class _OwnTable:
-    """The table that a task is about; measurements name it as the task does."""
+    """The table of a task; measurements contain its name as the task gives it."""
 
     def __init__(self, task: Any) -> None:
         self._task = task

@@ -1,4 +1,4 @@
-"""The hook that turns a table's name, path or URL into the table."""
+"""The hook that opens a table by its name, path or URL."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class TableHook(BaseHook):
-    """Tables, by ``database.table`` in a metastore or by path or URL.
+    """Tables, by ``database.table`` in a metastore, or by path or URL.
 
     :param metastore_conn_id: connection of type ``table_metastore``; used for names only.
-    :param storage_conn_id: a connection whose extra holds keyword arguments of the location's
+    :param storage_conn_id: a connection whose extra contains keyword arguments of the location's
         fsspec file system, such as keys and endpoint; none are passed when None.
     """
 
@@ -40,10 +40,10 @@ class TableHook(BaseHook):
         self.storage_conn_id = storage_conn_id
 
     def resolve(self, table: str) -> ResolvedTable:
-        """Find where a table is.
+        """Find the location of a table.
 
         :param table: ``database.table``, an absolute path or a URL.
-        :raises InvalidInputError: when it is none of these.
+        :raises InvalidInputError: when ``table`` is none of these.
         :raises NoSuchObjectError: when the metastore does not know the name.
         """
         hook = MetastoreHook(self.metastore_conn_id)
@@ -110,9 +110,9 @@ class TableHook(BaseHook):
         """The changes of a table since a checkpoint.
 
         :param table: ``database.table``, an absolute path or a URL.
-        :param start: the ``end`` of the increment before; None starts with a snapshot.
+        :param start: the ``end`` of the previous increment; None starts with a snapshot.
         :param order: see :class:`~airflow_provider.table.reading.Order`.
-        :param end: read no commit after this checkpoint.
+        :param end: the last checkpoint to read; later commits are left out.
         :raises NotATableError: when there is no table at the location.
         :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
         :raises CheckpointExpiredError: when the window was archived or cleaned.

@@ -1,4 +1,4 @@
-"""What surrounds every ``execute``: which errors Airflow retries, and what its stats are told."""
+"""The decorator of every ``execute``: it decides which errors Airflow retries, and emits metrics."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _R = TypeVar("_R")
 def fail_unless_retryable(
     execute: Callable[Concatenate[Any, _P], _R],
 ) -> Callable[Concatenate[Any, _P], _R]:
-    """Decorator of ``execute``: an error of ours that is not ``retryable`` fails the task at once.
+    """Fail the task at once on an error of ours that is not ``retryable``; a decorator of ``execute``.
 
     The error's class decides; see :mod:`airflow_provider.exceptions`. A retryable error, and an error of
-    another library, keeps its type, and Airflow retries it as the task says (``retries``, ``retry_policy``).
-    What the task measures goes to Airflow's stats (:mod:`airflow_provider.hooks.stats`).
+    another library, keeps its type, and Airflow retries it by the task's ``retries`` and ``retry_policy``.
+    The task's measurements go to Airflow's stats (:mod:`airflow_provider.hooks.stats`).
 
-    :raises AirflowFailException: in place of such an error, and caused by it; its text begins with the
+    :raises AirflowFailException: instead of such an error, which is its cause; its text begins with the
         error's type.
     """
 

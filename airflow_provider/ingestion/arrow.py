@@ -227,7 +227,7 @@ class ArrowRows(IncomingRows):
     def _located(
         self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes
     ) -> list[tuple[BaseFile, _Numbers]] | None:
-        """Locate keys by the record index; None where it is unusable, or of another snapshot than the files."""
+        """Locate keys by the record index; None where it is unusable or not of the files' snapshot."""
         chosen = np.flatnonzero(np.isin(self.partitions, [self.paths.index(path) for path in base_files]))
         paths = pa.array(self.paths, pa.string()).take(pa.array(self.partitions[chosen]))
         found = located(indexes, self.keys.take(pa.array(chosen)), paths)

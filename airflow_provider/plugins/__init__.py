@@ -1,9 +1,9 @@
-"""The page in Airflow: what tables, writers, locks, transactions and consumers are at, for people on call.
+"""The page in Airflow for people on call: tables, writers, locks, transactions and consumers.
 
-``plugin`` tells Airflow what there is; ``app`` answers the requests, all of them GET, none without a login;
-``metastores`` finds what to look at, and ``reading`` keeps one slow storage from holding up the rest. The
+``plugin`` registers the page with Airflow. ``app`` answers the requests, all of them GET, none without a
+login. ``metastores`` finds the tables, and ``reading`` prevents one slow storage from delaying the rest. The
 page itself is plain JavaScript in ``static``, and begins with ``page.js``; ``links`` leads to it from a task.
-What it shows comes from :mod:`airflow_provider.reports`.
+Its content comes from :mod:`airflow_provider.reports`.
 """
 
 from airflow_provider.plugins.plugin import TableServicesPlugin

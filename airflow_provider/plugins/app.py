@@ -1,4 +1,4 @@
-"""The page's routes: GET only, and none without a login that may see plugins."""
+"""The page's routes: GET only, and only for users who may see plugins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from airflow_provider.reports import (
 )
 
 FIRST_LOOK_SECONDS = 0.7
-"""So long the list of tables waits for all its rows; those that are not read by then come the next time."""
+"""The list of tables waits so long for all its rows; a row that is not read by then appears the next time."""
 
 _AIRFLOW = "airflow's own database"
 
@@ -43,23 +43,23 @@ TableName = Annotated[str, Query(description="database.table, or a location.", m
 
 
 class Page:
-    """What the routes share: what was read, and by whom."""
+    """The state that routes share: results of earlier reads, and running reads."""
 
     def __init__(self) -> None:
         self.metastores = Metastores()
         self.readings = Readings()
 
     async def all_tables(self) -> tuple[list[dict[str, Any]], list[KnownTable]]:
-        """The metastores, each with how it is, and their tables."""
+        """The metastores, each with its state, and their tables."""
         ids = await self.readings.read(("metastores",), _AIRFLOW, self.metastores.conn_ids)
         answers = await asyncio.gather(*(self._tables_of(each) for each in ids.value or ()))
-        told = [
-            {"metastore": conn_id, **answer.told(), "tables": len(answer.value or ())}
+        rows = [
+            {"metastore": conn_id, **answer.to_dict(), "tables": len(answer.value or ())}
             for conn_id, answer in zip(ids.value or (), answers, strict=True)
         ]
         if ids.error is not None:
-            told.append({"metastore": "connections", **ids.told(), "tables": 0})
-        return told, [table for answer in answers for table in answer.value or ()]
+            rows.append({"metastore": "connections", **ids.to_dict(), "tables": 0})
+        return rows, [table for answer in answers for table in answer.value or ()]
 
     def _tables_of(self, conn_id: str) -> Any:
         return self.readings.read(
@@ -78,7 +78,7 @@ class Page:
 
         answer = await self.readings.read(("row", known), known.place, look, wait=wait)
         row = {"metastore": known.metastore, "table": known.name, "location": known.location}
-        return row | answer.told() | {"report": answer.value}
+        return row | answer.to_dict() | {"report": answer.value}
 
     async def part(
         self,
@@ -88,10 +88,10 @@ class Page:
         look: Callable[[TableHistory, KnownTable], Any],
         which: object = None,
     ) -> dict[str, Any]:
-        """One thing about one table.
+        """One report about one table.
 
-        :param part: what it is called in the answer.
-        :param which: which one, where there are several.
+        :param part: the report's name in the answer.
+        :param which: selects one of several such reports.
         """
 
         def of_table() -> Any:
@@ -100,7 +100,7 @@ class Page:
 
         place = f"table {metastore} {name}"
         answer = await self.readings.read((part, metastore, name, which), place, of_table)
-        return {"now": time.time(), **answer.told(), part: answer.value}
+        return {"now": time.time(), **answer.to_dict(), part: answer.value}
 
 
 def create_app() -> FastAPI:
@@ -124,7 +124,7 @@ def create_app() -> FastAPI:
 
     @app.get("/api/tables")
     async def tables() -> dict[str, Any]:
-        """All tables of all metastores, a row each."""
+        """All tables of all metastores, one row for each."""
         until = time.monotonic() + FIRST_LOOK_SECONDS
         metastores, known = await page.all_tables()
         left = max(0.1, until - time.monotonic())
@@ -142,7 +142,7 @@ def create_app() -> FastAPI:
 
     @app.get("/api/table")
     async def table(metastore: Metastore, table: TableName) -> dict[str, Any]:
-        """A table's row."""
+        """A table's row in the list."""
 
         def look(history: TableHistory, known: KnownTable) -> dict[str, Any]:
             return report_table(history, page.metastores.lock_of(known, history.table))
@@ -154,24 +154,24 @@ def create_app() -> FastAPI:
         """A table's indexes, plans, savepoints, options and write ids."""
 
         def look(history: TableHistory, known: KnownTable) -> dict[str, Any]:
-            told = report_upkeep(history)
+            report = report_upkeep(history)
             if is_location(known.name):
-                return told | {"write_ids": None}
+                return report | {"write_ids": None}
             opened = page.metastores.opened(known.metastore)
-            return told | {"write_ids": report_write_ids(opened, *split_table_name(known.name))}
+            return report | {"write_ids": report_write_ids(opened, *split_table_name(known.name))}
 
         return await page.part(metastore, table, "upkeep", look)
 
     @app.get("/api/held-back")
     async def held_back(metastore: Metastore, table: TableName) -> dict[str, Any]:
-        """What a clean and an archival of a table would do, and who holds the rest back."""
+        """The work that a clean and an archival of a table would do, and who holds the rest back."""
         return await page.part(metastore, table, "held_back", lambda history, _: report_held_back(history))
 
     @app.get("/api/instant")
     async def instant(
         metastore: Metastore, table: TableName, instant: Annotated[str, Query(pattern=r"^\d{14,17}$")]
     ) -> dict[str, Any]:
-        """All that is known of one instant."""
+        """The full description of one instant."""
         return await page.part(
             metastore, table, "instant", lambda history, _: report_instant(history, instant), instant
         )
@@ -179,7 +179,7 @@ def create_app() -> FastAPI:
     @app.get("/api/log")
     async def log() -> dict[str, Any]:
         """The notification logs of all metastores."""
-        told, _ = await page.all_tables()
+        rows, _ = await page.all_tables()
 
         async def report(conn_id: str) -> dict[str, Any]:
             answer: Answer = await page.readings.read(
@@ -187,9 +187,9 @@ def create_app() -> FastAPI:
                 f"metastore {conn_id}",
                 lambda: report_metastore(page.metastores.opened(conn_id)),
             )
-            return {"metastore": conn_id, **answer.told(), "log": answer.value}
+            return {"metastore": conn_id, **answer.to_dict(), "log": answer.value}
 
-        ids = [each["metastore"] for each in told if each["metastore"] != "connections"]
+        ids = [each["metastore"] for each in rows if each["metastore"] != "connections"]
         return {"now": time.time(), "metastores": list(await asyncio.gather(*map(report, ids)))}
 
     @app.get("/api/task", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE))])
@@ -199,7 +199,7 @@ def create_app() -> FastAPI:
         fields = await page.readings.read(("fields", asked), _AIRFLOW, lambda: _rendered_fields(asked))
         name = (fields.value or {}).get("table")
         if not name:
-            return {"now": time.time(), **fields.told(), "state": "ok", "table": None}
+            return {"now": time.time(), **fields.to_dict(), "state": "ok", "table": None}
         metastore = fields.value.get("metastore_conn_id") or "table_metastore_default"
 
         def look() -> dict[str, Any]:
@@ -211,14 +211,14 @@ def create_app() -> FastAPI:
             return report_task(history, asked, locks)
 
         answer = await page.readings.read(("task", asked), f"table {metastore} {name}", look)
-        told = {"metastore": metastore, "table": name, "report": answer.value}
-        return {"now": time.time(), **answer.told(), **told}
+        found = {"metastore": metastore, "table": name, "report": answer.value}
+        return {"now": time.time(), **answer.to_dict(), **found}
 
     return app
 
 
 def _rendered_fields(task: TaskRun) -> dict[str, Any]:
-    """The arguments of a task instance's operator, as the worker rendered them; empty before that."""
+    """The arguments of a task instance's operator, as the worker rendered them; empty before rendering."""
     fields = RenderedTaskInstanceFields
     query = select(fields.rendered_fields).where(
         fields.dag_id == task.dag,

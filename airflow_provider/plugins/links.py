@@ -1,4 +1,4 @@
-"""Links from a task to what it worked on, and to Spark's user interface."""
+"""Links from a task to its table and its instant, and to Spark's user interface."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TableLink(BaseOperatorLink):
 
 
 class InstantLink(BaseOperatorLink):
-    """The instant that the task made, on its table's page; the page alone where it made none."""
+    """The task's instant on its table's page; the page without an instant where the task made none."""
 
     name = "Instant"
 
@@ -42,12 +42,12 @@ class InstantLink(BaseOperatorLink):
 
 
 class SparkLink(BaseOperatorLink):
-    """Where Spark's applications are seen, if the operator's configuration or its connection says it."""
+    """The page with Spark's applications, if the operator's configuration or its connection names it."""
 
     name = "Spark"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Spark's history server, or YARN's resource manager; empty where nothing names one."""
+        """The URL of Spark's history server, or YARN's resource manager; empty where none is configured."""
         spark_conf: dict[str, Any] = getattr(operator, "spark_conf", None) or {}
         address = str(spark_conf.get(_HISTORY_SERVER) or _resource_manager(operator))
         return address if not address or "://" in address else f"http://{address}"

@@ -1,4 +1,4 @@
-"""What there is to look at: connections of type ``table_metastore``, and what is registered behind them."""
+"""The metastores of connections of type ``table_metastore``, and their registered tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PROVIDER = "spark.sql.sources.provider"
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table that can be looked at.
+    """A table that the page can show.
 
     :param metastore: id of its metastore's connection.
     :param name: ``database.table``, or its location.
@@ -43,13 +43,13 @@ class KnownTable:
 
     @property
     def place(self) -> str:
-        """The storage that it is on: reads of one storage share threads."""
+        """The table's storage: reads of one storage share threads."""
         split = urlsplit(self.location)
         return f"{split.scheme}://{split.netloc}"
 
 
 class Metastores:
-    """The metastores of this Airflow, each opened once, and the tables that were looked at."""
+    """The metastores of this Airflow, each opened once, and the tables that were read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,8 +57,8 @@ class Metastores:
         self._histories: dict[KnownTable, TableHistory] = {}
 
     def conn_ids(self) -> list[str]:
-        """Ids of the connections of type ``table_metastore``: those that Airflow's database and the
-        environment hold, and the default one where there is anything behind it."""
+        """Ids of the connections of type ``table_metastore``: those in Airflow's database and in the
+        environment, and the default one if its metastore exists."""
         with create_session() as session:
             query = select(Connection.conn_id).where(Connection.conn_type == MetastoreHook.conn_type)
             found = set(session.scalars(query))
@@ -95,7 +95,7 @@ class Metastores:
         return KnownTable(conn_id, name, info.location, **self._hooks[conn_id].table_connections())
 
     def history(self, table: KnownTable) -> TableHistory:
-        """A table with what was read of it before; its properties are read again.
+        """A table with the cache of earlier reads; its properties are read again.
 
         :raises NotATableError: when there is no table at the location.
         """
@@ -110,13 +110,13 @@ class Metastores:
         return history
 
     def lock_of(self, known: KnownTable, table: HudiTable) -> LockProvider:
-        """A contender for a table's lock, as its operators would make it."""
+        """A contender for a table's lock, made as its operators make it."""
         config = LockProviderHook(known.lock_conn_id).lock_config(table.hudi_options.lock)
         return open_lock(config, table.storage)
 
 
 def _type_of(value: str) -> str | None:
-    """The type of a connection as the environment has it: JSON, or a URI."""
+    """The type of a connection in an environment variable: JSON, or a URI."""
     if value.lstrip().startswith("{"):
         try:
             described: Any = json.loads(value)

@@ -1,6 +1,7 @@
-"""What Airflow reads at its start (entry point ``airflow.plugins``), in workers and schedulers, too.
+"""The plugin that Airflow loads at its start (entry point ``airflow.plugins``), also in workers and
+schedulers.
 
-So it imports nothing that only the API server needs.
+So this module imports nothing that only the API server needs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from airflow.sdk.plugins_manager import AirflowPlugin
 
 URL_PREFIX = "/table-services"
-"""Under which the page's own routes are, below Airflow's base URL."""
+"""The prefix of the page's own routes, below Airflow's base URL."""
 
 PAGE_ROUTE = "table-services"
 """The page is at ``/plugin/table-services`` of Airflow's user interface."""
@@ -31,7 +32,7 @@ def static_files() -> dict[str, Path]:
 
 @cache
 def static_version() -> str:
-    """Changes when one of the page's files does, so that browsers may keep them for ever."""
+    """A version that changes with the page's files, so that browsers may cache them for ever."""
     digest = hashlib.sha256()
     for path in static_files().values():
         digest.update(path.read_bytes())
@@ -39,7 +40,7 @@ def static_version() -> str:
 
 
 class _Answering:
-    """The page's application, made when the first request comes."""
+    """The page's application; the first request creates it."""
 
     async def __call__(
         self,
@@ -59,7 +60,7 @@ def _application() -> Any:
 
 
 def _file(name: str) -> str:
-    # Without a slash before it: the browser puts Airflow's own prefix there.
+    # No slash at the beginning: the browser puts Airflow's own prefix there.
     return f"{URL_PREFIX[1:]}/static/{static_version()}/{name}"
 
 

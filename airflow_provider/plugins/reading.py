@@ -1,4 +1,4 @@
-"""Reads that do not hold each other up: with a time limit, one of each at a time, kept for a moment."""
+"""Reads that do not delay each other: with a time limit, one of each at a time, cached for a moment."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from queue import SimpleQueue
 from typing import Any
 
 KEPT_SECONDS = 2.0
-"""How long an answer is given again."""
+"""Seconds for which an answer is reused."""
 
 LIMIT_SECONDS = 5.0
-"""After so long without an answer, a read counts as slow."""
+"""Seconds without an answer after which a read counts as slow."""
 
-_THREADS = 8  # for each place: one that hangs takes no others with it
+_THREADS = 8  # for each place, so that a hanging read affects no other place
 _MOST_KEPT = 2_000
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of something that was read.
+    """The answer of the last reads.
 
-    :param value: what the last read that succeeded has found; None when none has yet.
-    :param error: why the last read failed; None when it has not.
-    :param age_seconds: since the value was found.
-    :param waiting_seconds: how long a read has been under way by now; 0 when none is.
+    :param value: the result of the last read that succeeded; None when none has yet.
+    :param error: the error of the last read; None when it has not failed.
+    :param age_seconds: seconds since the value was read.
+    :param waiting_seconds: seconds that a read has been running; 0 when none is.
     """
 
     value: Any
@@ -36,7 +36,7 @@ class Answer:
     age_seconds: float
     waiting_seconds: float
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON-able: ``state`` (``ok``, ``reading``, ``slow``, ``error``), ``error`` and ``age_seconds``."""
         state, error = "ok", self.error
         if self.waiting_seconds > LIMIT_SECONDS:
@@ -50,7 +50,7 @@ class Answer:
 
 
 class _Reading:
-    """One thing that is read again and again."""
+    """One subject that is read again and again."""
 
     def __init__(self) -> None:
         self.future: Future[Any] | None = None
@@ -62,7 +62,7 @@ class _Reading:
 
 
 class Readings:
-    """Reads in threads of their own, which nobody waits for longer than he wants."""
+    """Reads in their own threads; a caller waits only as long as it wants."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,12 +72,12 @@ class Readings:
     async def read(
         self, key: tuple[Any, ...], place: str, look: Callable[[], Any], *, wait: float = LIMIT_SECONDS
     ) -> Answer:
-        """Read something, unless that was done a moment ago or is being done.
+        """Read a subject, unless it was read a moment ago or is being read.
 
-        :param key: what it is.
-        :param place: where it is read: reads of one place share threads.
-        :param look: reads it; may take as long as it wants, and may fail.
-        :param wait: seconds that the caller waits; after that it gets what was known before.
+        :param key: the subject.
+        :param place: the storage or metastore to read from: reads of one place share threads.
+        :param look: reads the subject; may take any time, and may fail.
+        :param wait: seconds that the caller waits; after that it gets the earlier value.
         """
         reading, future = self._begun(key, place, look)
         if future is not None:
@@ -89,7 +89,7 @@ class Readings:
     ) -> tuple[_Reading, Future[Any] | None]:
         with self._lock:
             reading = self._readings.pop(key, None) or _Reading()
-            self._readings[key] = reading  # the one asked for last comes last
+            self._readings[key] = reading  # the newest key is the last one
             while len(self._readings) > _MOST_KEPT:
                 del self._readings[next(iter(self._readings))]
             if reading.future is not None:
@@ -106,7 +106,7 @@ class Readings:
         value, error = None, None
         try:
             value = look()
-        except Exception as failure:  # noqa: BLE001 - whatever a file system or a driver raises is told
+        except Exception as failure:  # noqa: BLE001 - the page shows any error of a file system or driver
             error = f"{type(failure).__name__}: {failure}"
         with self._lock:
             future, reading.future, reading.ended = reading.future, None, time.monotonic()
@@ -125,7 +125,7 @@ class Readings:
 
 
 class _Place:
-    """The threads of one storage or metastore; daemons, so that a read that hangs keeps no server alive."""
+    """The threads of one storage or metastore; daemons, so that a hanging read keeps no server alive."""
 
     def __init__(self, name: str) -> None:
         self._name = name

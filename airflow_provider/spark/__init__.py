@@ -1,4 +1,4 @@
-"""The PySpark jobs: ingestion, clustering, compaction, reading back, and the sessions they run in."""
+"""The PySpark jobs: ingestion, clustering, compaction, indexing and reading back, and their sessions."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ __all__ = [
     "read_snapshot",
 ]
 
-# An operator names a job without importing PySpark.
+# Lazy, because an operator names a job without PySpark.
 __getattr__ = lazy_imports(__name__)

@@ -23,13 +23,13 @@ def cluster(
     lock: LockProvider | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> dict[str, Any] | None:
-    """Carry a clustering plan out: each new file group is written by one task, no row moves between them.
+    """Execute a clustering plan: one task writes each new file group, and no row moves between tasks.
 
     :param spark: a session, local or over Spark Connect.
-    :param job: what to do.
+    :param job: the execution.
     :param lock: the table lock; by ``job.lock`` when None.
     :param is_alive: asked before every heartbeat; False gives the clustering up.
-    :return: see :func:`~airflow_provider.services.clustering.run_clustering`, also for what it raises.
+    :return: see :func:`~airflow_provider.services.clustering.run_clustering`, also for its errors.
     """
     table = HudiTable.open(job.location, job.storage_options)
 

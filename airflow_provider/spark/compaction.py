@@ -26,7 +26,7 @@ def compact_on_spark(
     lock: LockProvider | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> CompactionResult | None:
-    """Carry a planned compaction out: each new base file is written by one task.
+    """Execute a planned compaction: one task writes each new base file.
 
     ::
 
@@ -35,12 +35,12 @@ def compact_on_spark(
 
     :param spark: a session, local or over Spark Connect.
     :param table: a merge-on-read table.
-    :param instant: the plan's requested time; the oldest plan that nobody carries out when None.
+    :param instant: the plan's requested time; the oldest plan that nobody executes when None.
     :param at_once: the number of file groups of one Spark job; four for each core of the session when None.
     :param lock: the table lock; by the table's options when None.
     :param is_alive: asked before every heartbeat; False gives the compaction up.
-    :return: see :func:`~airflow_provider.services.table_compaction.run_table_compaction`, also for what it
-        raises.
+    :return: see :func:`~airflow_provider.services.table_compaction.run_table_compaction`, also for its
+        errors.
     """
 
     def write(tasks: Sequence[CompactionTask]) -> list[WriteStat]:

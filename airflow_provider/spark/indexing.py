@@ -1,7 +1,7 @@
 """Building indexes on any Spark session, local or over Spark Connect.
 
-Tasks compute the records of their data files; these are shuffled by file group of the index, and each base
-file is written by one task, one after the other, in the order of the keys. The driver sees no key.
+Tasks compute the records of their data files. A shuffle brings these to the file groups of the index, and one
+task writes each base file, one after the other, in the order of the keys. The driver sees no key.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILES_A_TASK = 8
-"""So many that a task's start does not count, where there are enough for all cores."""
+"""Files of one task, so that its start does not matter; fewer where that would leave cores idle."""
 
 _WRITTEN = pa.schema([("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())])
 _ENTRIES = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
-"""As Spark knows types."""
+"""The schema in Spark's types."""
 _ENTRIES_A_BATCH = 20_000
 
 
@@ -42,13 +42,13 @@ def build_index(
     lock: LockProvider | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> IndexResult | None:
-    """Carry an indexing plan out.
+    """Run an indexing plan.
 
     :param spark: a session, local or over Spark Connect.
-    :param job: what to do.
+    :param job: the run.
     :param lock: the table lock; by ``job.lock`` when None.
     :param is_alive: asked before every heartbeat; False gives the run up.
-    :return: see :func:`~airflow_provider.indexing.run_index`, also for what it raises.
+    :return: see :func:`~airflow_provider.indexing.run_index`, also for its errors.
     """
     table = HudiTable.open(job.location, job.storage_options)
     return run_index(
@@ -67,8 +67,8 @@ def write_base_files(spark: SparkSession, build: IndexBuild) -> list[WriteStat]:
     """Write the base files of an indexing plan.
 
     :param spark: a session, local or over Spark Connect.
-    :param build: what to write.
-    :return: one write stat a base file.
+    :param build: the work of the index build.
+    :return: one write stat for each base file.
     """
     stats = write_listing(build)
     numbers = build.numbers_of_files
@@ -116,7 +116,7 @@ def _writer(build: IndexBuild) -> _Task:
             try:
                 stat = build.write(number, ((keys, records) for _, keys, records in same))
                 row["write_stat"] = json.dumps(stat.to_dict())
-            except TableServiceError as error:  # to run the task again would not help
+            except TableServiceError as error:  # another attempt of the task would fail too
                 row["error"] = json.dumps(to_dict(error))
             schema = pa.schema(
                 [("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())]

@@ -1,6 +1,6 @@
 """The entry of a job: ``python -m airflow_provider.spark.job SPECIFICATION``, or by spark-submit.
 
-The process ends with its parent, the operator or the JVM of spark-submit. Otherwise it would stay behind as a
+The process ends with its parent, the operator or the JVM of spark-submit. Otherwise it would remain as a
 writer whose heartbeat does not stop: Spark's Python driver outlives a killed JVM.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-# As the file of spark-submit, this folder leads the path, and its modules would hide others'.
+# As spark-submit's file, this puts its folder first on the path, and its modules would hide others.
 _HERE = str(Path(__file__).resolve().parent)
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 
@@ -48,7 +48,7 @@ AnyJob = IngestJob | ClusteringJob | IndexJob
 
 
 class Terminated(BaseException):
-    """The job was told to end; not an :class:`Exception`, so that nothing takes it for a failure."""
+    """A signal told the job to end; not an :class:`Exception`, so that no handler takes it for a failure."""
 
 
 def main(arguments: list[str]) -> int:
@@ -76,12 +76,12 @@ def main(arguments: list[str]) -> int:
             answer = success(_run(job, parent))
         except Terminated as error:
             answer = failure(error)
-        except Exception as error:  # whatever it is, the operator has to know
+        except Exception as error:  # the operator has to know any error
             if not isinstance(error, TableServiceError):
                 log.exception("job %s failed", job.job_id)
             if spark_log.exists():
-                told = "the job failed; Spark's own log is %s on %s"
-                log.error(told, spark_log, socket.gethostname())  # noqa: TRY400
+                message = "the job failed; Spark's own log is %s on %s"
+                log.error(message, spark_log, socket.gethostname())  # noqa: TRY400
             answer = failure(error)
         else:
             spark_log.unlink(missing_ok=True)
@@ -90,17 +90,17 @@ def main(arguments: list[str]) -> int:
 
 
 class Parent:
-    """The process that started this one."""
+    """The parent process."""
 
     def __init__(self) -> None:
         self._pid = os.getppid()
 
     def is_alive(self) -> bool:
-        """Whether it still is this one's parent; an orphan gets another."""
+        """Whether the process still has this parent; an orphan gets another one."""
         return os.getppid() == self._pid
 
     def watch(self) -> None:
-        """End this process, by SIGTERM, soon after its parent."""
+        """Send this process SIGTERM soon after its parent has ended."""
         threading.Thread(target=self._watch, name="parent", daemon=True).start()
 
     def _watch(self) -> None:
@@ -111,9 +111,9 @@ class Parent:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    # Once is enough: the rollback that follows must not be interrupted by a second one.
+    # A second signal must not interrupt the rollback that follows.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # What does not come to its end, such as a call of a server that is gone, would stay behind as an orphan.
+    # A call that never ends, such as one to a server that is gone, would remain as an orphan.
     last_word = threading.Timer(_SECONDS_TO_ROLL_BACK, os.kill, (os.getpid(), signal.SIGKILL))
     last_word.daemon = True
     last_word.start()
@@ -133,7 +133,7 @@ def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
     return _ingest(job, parent)
 
 
-# What a job does not need it does not import: without Spark, half of its time would go into that.
+# A job imports only what it needs: without Spark, other imports would take half of its time.
 
 
 def _cluster(job: ClusteringJob, parent: Parent) -> dict[str, Any] | None:
@@ -190,7 +190,7 @@ def _ingest(job: IngestJob, parent: Parent) -> dict[str, Any]:
             return write_files(job, table, is_alive=parent.is_alive)
         from airflow_provider.spark.ingestion.ingestion import write_source
 
-        with _session(job) as spark:  # whose start an earlier commit spares
+        with _session(job) as spark:  # an earlier commit makes its start unnecessary
             return write_source(spark, job, table, is_alive=parent.is_alive)
 
     return commit_once(job, write)
@@ -212,7 +212,7 @@ def _session(job: AnyJob) -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        # A session that was given by its id belongs to the connection's owner, and other jobs use it too.
+        # The connection's owner owns a session that was given by its id, and other jobs use it too.
         if "session_id=" not in os.environ.get("SPARK_REMOTE", ""):
             spark.stop()
 

@@ -11,35 +11,35 @@ from airflow_provider.table.properties import PROPERTIES_PATH
 from airflow_provider.table.storage import Storage
 
 RESULT_PREFIX = "TABLE_SERVICES_RESULT "
-"""The line of a job's output that begins with this holds the answer as JSON."""
+"""The prefix of the output line that contains a job's answer as JSON."""
 
 JOBS_FOLDER = ".hoodie/.temp/jobs"
 _KEPT_SECONDS = 7 * 24 * 3600
 
 
 def success(result: dict[str, Any] | None) -> dict[str, Any]:
-    """The answer of a job that did its work.
+    """The answer of a job that succeeded.
 
-    :param result: what :func:`~airflow_provider.spark.ingest` or :func:`~airflow_provider.spark.cluster`
-        returned.
+    :param result: the result of :func:`~airflow_provider.spark.ingest` or
+        :func:`~airflow_provider.spark.cluster`.
     """
     return {"status": "success", "result": result}
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """The answer of a job that did not.
+    """The answer of a job that failed.
 
-    :param error: why; :func:`airflow_provider.exceptions.from_dict` makes it an exception again.
+    :param error: the reason; :func:`airflow_provider.exceptions.from_dict` makes it an exception again.
     """
     return {"status": "failed", "error": exceptions.to_dict(error)}
 
 
 def write_answer(storage: Storage, job_id: str, answer: dict[str, Any]) -> None:
-    """Leave an answer where the operator looks when the line of output did not reach it.
+    """Put an answer where the operator looks when the line of output did not reach it.
 
     Answers of more than a week ago are removed.
 
-    :param storage: the table's storage; nothing is left where there is no table.
+    :param storage: the table's storage; nothing is put where there is no table.
     :param job_id: the job's id.
     :param answer: from :func:`success` or :func:`failure`.
     """
@@ -74,10 +74,10 @@ def take_answer(storage: Storage, job_id: str) -> dict[str, Any] | None:
 
 
 def result_of_answer(answer: dict[str, Any]) -> dict[str, Any]:
-    """The result that an answer tells of; what the job measured is told in this process.
+    """The result in an answer; the job's measurements are emitted in this process.
 
     :param answer: from :func:`success` or :func:`failure`, with ``measured``, if any.
-    :raises TableServiceError: what the job raised, as the type it was there.
+    :raises TableServiceError: the job's error, in its original type.
     """
     metrics.tell_again(answer.get("measured", ()))
     if answer["status"] != "success":

@@ -52,8 +52,8 @@ def read_snapshot(
 
     :param spark: a session, local or over Spark Connect.
     :param table: the table.
-    :param as_of: an instant (requested or completion time of a commit: right after it
-        completed) or any instant time; now when None.
+    :param as_of: an instant (requested or completion time of a commit: the snapshot right after its
+        completion) or any instant time; the present when None.
     :param valid_write_ids: see :meth:`~airflow_provider.table.hudi_table.HudiTable.select_files`.
     :param where: only rows for which these filters are true, see
         :data:`~airflow_provider.table.skipping.Where`; files that cannot hold one are not given to Spark.
@@ -61,12 +61,11 @@ def read_snapshot(
     :param row_ids: whether the virtual columns ``row_id`` and ``current_write_id`` come along, see
         :mod:`airflow_provider.table.reading.row_ids`. Spark fails with the text of ``NoWriteIdError`` when a
         commit that wrote some of the rows has no write id.
-    :return: a DataFrame over the base files of that snapshot; it stays what it is while
-        writers go on.
+    :return: a DataFrame over the base files of that snapshot; writers do not change it.
     :raises InvalidInputError: when ``where`` is no filters over the table's columns, or one of these has the
         name of a virtual column that is asked for.
-    :raises NoSuchInstantError: when nothing had completed as of then.
-    :raises SnapshotUnavailableError: when the files cannot tell apart what is seen and what is not.
+    :raises NoSuchInstantError: when no commit had completed by then.
+    :raises SnapshotUnavailableError: when the files do not separate visible rows from others.
     """
     if row_ids:
         rows = read_snapshot(
@@ -122,7 +121,7 @@ def read_incremental(
 
 
 def _condition(where: Sequence[Filter] | Sequence[Sequence[Filter]], columns: pa.Schema) -> Column:
-    """Filters as Spark's condition, with pyarrow's meaning: what is no number compares with nothing."""
+    """Filters as Spark's condition, with pyarrow's meaning: NaN compares with nothing."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     groups = alternatives(where)
@@ -131,7 +130,7 @@ def _condition(where: Sequence[Filter] | Sequence[Sequence[Filter]], columns: pa
             f"where={where} is a pyarrow expression, which Spark cannot evaluate; give filters such as "
             '[("dep_delay", ">", 300)]'
         )
-    _ = expression(where, columns)  # with its errors
+    _ = expression(where, columns)  # for its errors
 
     def condition(each: Filter) -> Column:
         name, operator, value = each
@@ -192,7 +191,7 @@ def _merged(
 
 
 def _with_row_ids(rows: DataFrame, table: HudiTable, *, meta_columns: bool) -> DataFrame:
-    """The rows, which have Hudi's columns, with the virtual columns."""
+    """Add the virtual columns to rows that have Hudi's columns."""
     from pyspark.sql.types import StructType
 
     maker = RowIdMaker.of(table, rows.columns)
@@ -209,21 +208,21 @@ def _with_row_ids(rows: DataFrame, table: HudiTable, *, meta_columns: bool) -> D
 
 
 def _parquet(spark: SparkSession, table: HudiTable, paths: Iterable[str], columns: pa.Schema) -> DataFrame:
-    # Spark takes a path for a pattern. Each file is its own root, so that Spark does not take
-    # folders named column=value for columns: those are in the files.
+    # Spark takes a path for a pattern. Each file is its own root, so that Spark does not take folders named
+    # column=value for columns: the files contain those columns.
     roots = [_GLOB.sub(r"\\\1", table.storage.url(path)) for path in paths]
     return spark.read.schema(spark_schema(columns)).parquet(*roots)
 
 
 # --- files of other columns than the table's ------------------------------------------------------
 
-_AT_ONCE = 8  # footers that are read at the same time
+_AT_ONCE = 8  # number of footers that are read at the same time
 
 
 def _alike(
     table: HudiTable, paths: Sequence[str], schema: TableSchema, columns: pa.Schema
 ) -> list[tuple[pa.Schema | None, Origins, list[str]]]:
-    """The files with their own columns, those together that have the same; None for the table's."""
+    """Files in groups of equal columns, each with these columns; None for the table's own."""
 
     def look(path: str) -> tuple[pa.Schema | None, Origins]:
         found = FileColumns.of(table.storage, path, schema)
@@ -232,7 +231,7 @@ def _alike(
         if found.is_same(file, columns.names):
             return None, {}
         wanted = found.stored(file, columns.names)
-        # Hudi's columns are read as dictionaries.
+        # The reader has Hudi's columns as dictionaries, where Spark needs text.
         kinds = [pa.string() if name in META_COLUMNS else file.field(name).type for name in wanted]
         return pa.schema(list(zip(wanted, kinds, strict=True))), found.origins
 
@@ -248,7 +247,7 @@ def _alike(
 
 
 def _brought(rows: DataFrame, columns: pa.Schema, origins: Origins) -> DataFrame:
-    """Rows of a file as rows of the table; what :meth:`FileColumns.bring` does, in Spark."""
+    """Convert rows of a file to rows of the table; :meth:`FileColumns.bring` in Spark."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     sources, targets = rows.schema, spark_schema(columns)
@@ -285,7 +284,7 @@ def _cast(value: Column, source: DataType, kind: DataType, origins: Origins | No
         return F.transform_values(
             value, lambda _, each: _cast(each, source.valueType, kind.valueType, origins)
         )
-    # As HoodieParquetFileFormatHelper does it, so that 1.1 stays 1.1; what is no number becomes null.
+    # As HoodieParquetFileFormatHelper does it, so that 1.1 stays 1.1; a text that is no number becomes null.
     by_text = isinstance(source, FloatType) and isinstance(kind, DoubleType)
     if by_text or (isinstance(kind, DecimalType) and not isinstance(source, DecimalType)):
         value = value.cast("string")

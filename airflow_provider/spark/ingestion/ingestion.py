@@ -1,4 +1,4 @@
-"""Ingestion: a source into a table, on any Spark session, local or over Spark Connect."""
+"""Ingestion of a source into a table, on any Spark session, local or over Spark Connect."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def ingest(
 
     :param spark: a session, local or over Spark Connect; some of its settings are changed until
         the end of the call.
-    :param job: what to do.
+    :param job: the ingestion.
     :param dataframe: the rows, in place of ``job.source.paths``; it is evaluated more than once.
     :param metastore: the metastore that knows the table's name.
     :param lock: the table lock, to be used for many writes; by ``job.lock`` when None.
     :param is_alive: asked before every heartbeat; False gives the write up.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
-    :raises InvalidInputError: when the job or the rows cannot work; nothing was written.
+    :raises InvalidInputError: when the job or a row is invalid; nothing was written.
     :raises TableError: when the location holds no table that can be written.
     :raises WriteConflictError: when another commit touched the same file groups first, or an
         earlier try of the same operation still runs.
@@ -75,7 +75,7 @@ def write_source(
     lock: LockProvider | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
-    """:func:`ingest` without a look at earlier tries.
+    """:func:`ingest` without the check for earlier tries.
 
     :param table: the job's table.
     """
@@ -114,8 +114,8 @@ def write_source(
 
 
 def _files_of(job: IngestJob) -> str:
-    """Number and bytes of the source's files, where this process can tell."""
-    with suppress(Exception):  # what only Spark sees, Spark has read
+    """Number and bytes of the source's files, where this process can find them out."""
+    with suppress(Exception):  # Spark has read it, perhaps from where only Spark can
         found = find_files(job.source, job.storage_options)
         return f"{found}, {found.size:,} bytes, "
     return ""
@@ -123,19 +123,19 @@ def _files_of(job: IngestJob) -> str:
 
 # --- the session --------------------------------------------------------------------------
 
-_PROFILING = {"spark.sql.shuffle.partitions": "8"}  # a handful of counts is to be added up
+_PROFILING = {"spark.sql.shuffle.partitions": "8"}  # only a few counts are added up
 
 _ROWS_A_BATCH = 16_384
 _LARGE_ROW = 2048  # bytes in a base file
 
 
 def _transfer(columns: pa.Schema, row_bytes: float) -> dict[str, str]:
-    """Settings for sending rows to Python."""
+    """Spark's settings for sending rows to Python."""
     large = any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in columns.types)
     if large or row_bytes > _LARGE_ROW:
         return {}
-    # With its largest value, Spark does not measure the batch after every row, which costs more
-    # than everything else on the way; rows are small here, so that their number is limit enough.
+    # With its largest value, Spark does not measure the batch after every row, which would cost more than
+    # everything else on the way. Rows are small here, so their number is limit enough.
     return {
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS_A_BATCH),

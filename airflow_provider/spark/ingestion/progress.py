@@ -1,4 +1,4 @@
-"""How far a write on a Spark cluster is."""
+"""The progress of a write on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _TELL_EVERY_SECONDS = 10.0
 
 
 @contextmanager
-def told(plan: WritePlan) -> Iterator[None]:
-    """Tell every few seconds how many file groups a write has begun, by its markers, wherever its tasks run.
+def progress_logged(plan: WritePlan) -> Iterator[None]:
+    """Log every few seconds how many file groups a write has begun, by its markers on storage.
 
-    :param plan: what is written.
+    :param plan: the write's plan.
     """
     ended = threading.Event()
 
     def tell() -> None:
         while not ended.wait(_TELL_EVERY_SECONDS):
-            with suppress(Exception):  # to tell it is not worth a failure
+            with suppress(Exception):  # the report is not worth a failure
                 begun = min(marked_files(plan.storage, plan.instant), len(plan.targets))
                 log.info("instant %s: %d of %d file groups begun", plan.instant, begun, len(plan.targets))
 

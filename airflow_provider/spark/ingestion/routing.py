@@ -1,4 +1,4 @@
-"""Sending every row to the task of its file group, with Spark's own expressions."""
+"""Routing of every row to the task of its file group, with Spark's own expressions."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _ENTRY = "_entry"
 def with_partition_entry(
     frame: DataFrame, profile: BatchProfile, entries: Mapping[str, Any], arrow_type: pa.DataType
 ) -> tuple[DataFrame, Column]:
-    """Find for every row the entry of its partition.
+    """Find the entry of every row's partition.
 
     :param frame: rows with partition columns.
-    :param profile: their partitions.
-    :param entries: by partition path; rows of other partitions have null.
+    :param profile: the rows' partitions.
+    :param entries: entries by partition path; rows of other partitions get null.
     :param arrow_type: type of an entry.
     :return: the rows, perhaps with a further column, and the expression for the entry.
     """
@@ -42,7 +42,7 @@ def with_partition_entry(
     kinds = profile.values.schema.types
     few = len(found) <= _MOST_CASES and not pa.types.is_nested(arrow_type)
     if few and all(any(known(kind) for known in _AS_LITERAL) for kind in kinds):
-        # Cheaper than a join by a third of the whole shuffle, as long as the cases are few.
+        # This saves a third of the whole shuffle compared with a join, as long as the cases are few.
         rows = zip(profile.values.to_pylist(), found, strict=True)
         cases = [(_all_equal(frame, row), _literal(entry, arrow_type)) for row, entry in rows]
         (condition, entry), *others = cases
@@ -69,15 +69,15 @@ def target_of_new_rows(
 ) -> tuple[DataFrame, Column]:
     """The number of the target of every row whose key has no place yet.
 
-    Rows with the same key get the same target: where a partition has several, a hash of the key
+    Rows with the same key get the same target: where a partition has several targets, a hash of the key
     decides.
 
     :param frame: the rows.
     :param profile: their partitions.
     :param shares: see :class:`~airflow_provider.ingestion.file_group_plan.FileGroupPlan`.
-    :param key_columns: the record key's columns; where there are none, all columns decide.
+    :param key_columns: the record key's columns; without any, all columns decide.
     :return: the rows, perhaps with further columns, and the number's expression; null for rows
-        of partitions that have no share.
+        of partitions without a share.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -99,7 +99,7 @@ def target_of_new_rows(
 
 
 def _hashable(frame: DataFrame) -> list[Column]:
-    """All columns: a row has the same hash whenever Spark evaluates it. Spark hashes no map, but its text."""
+    """All columns: a row has the same hash in each evaluation; maps as text, since Spark hashes none."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     found = []
@@ -124,9 +124,9 @@ def numbered(frame: DataFrame, target: Column, columns: Sequence[str]) -> DataFr
 
 
 def routed(frame: DataFrame, first: int, count: int) -> DataFrame:
-    """Bring every row into the partition of its target.
+    """Move every row into the partition of its target.
 
-    :param frame: from :func:`numbered`.
+    :param frame: rows from :func:`numbered`.
     :param first: number of the first target, whose partition is number 0.
     :param count: number of targets.
     """

@@ -1,4 +1,4 @@
-"""Rows on a Spark cluster, on their way into a table; the driver never holds any."""
+"""The rows of a write on a Spark cluster; the driver never holds any."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_provider.ingestion.key_lookup import (
     without_the_dead,
 )
 from airflow_provider.spark.ingestion.batch_profile import BatchProfile
-from airflow_provider.spark.ingestion.progress import told
+from airflow_provider.spark.ingestion.progress import progress_logged
 from airflow_provider.spark.ingestion.routing import TARGET, numbered, routed, target_of_new_rows
 from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, location_columns, tag
 from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task
@@ -43,10 +43,10 @@ _PLACES = "_places"
 
 @dataclass(frozen=True)
 class _Sent:
-    """Rows, and the targets that they went to.
+    """Rows, and the targets that they are sent to.
 
     :param frame: the rows with their target's number.
-    :param counts: rows that came, by target.
+    :param counts: number of rows by target.
     :param partitions: partition path by target.
     """
 
@@ -57,12 +57,12 @@ class _Sent:
 
 @dataclass
 class SparkRows(IncomingRows):
-    """Rows of a DataFrame, that fit into a table. As a context manager it frees what Spark keeps.
+    """Rows of a DataFrame that fit into a table. As a context manager it frees Spark's cache.
 
     :param table: the table.
-    :param columns: what their columns mean to the table.
+    :param columns: the rows' columns beside the table's.
     :param frame: the rows; it is evaluated more than once.
-    :param profile: what is known of them.
+    :param profile: the check of the rows.
     """
 
     table: HudiTable
@@ -86,13 +86,13 @@ class SparkRows(IncomingRows):
         frame: DataFrame,
         profile: BatchProfile,
     ) -> SparkRows:
-        """Rows for a table.
+        """Prepare rows for a table.
 
         :param job: the ingestion.
         :param table: its table.
-        :param columns: what their columns mean to the table.
+        :param columns: the rows' columns beside the table's.
         :param frame: the rows, with the table's types.
-        :param profile: what is known of them.
+        :param profile: the check of the rows.
         """
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -177,7 +177,7 @@ class SparkRows(IncomingRows):
             raise is_there_already(key, location)
 
     def _located(self, tags: DataFrame, indexes: UsableIndexes) -> tuple[str, str, RecordLocation]:
-        """Key, partition path and place of one row, for an error."""
+        """Key, partition path and location of one row, for an error."""
         key, path = self._key_of(tags)
         return key, path, (indexes.locations([key]) or {})[key]
 
@@ -199,7 +199,7 @@ class SparkRows(IncomingRows):
             frame, target = self._with_tags(frame, target, self._tags, plan)
         sent = numbered(frame, target, columns)
         tasks = routed(sent, plan.first, len(plan.targets)).mapInArrow(write_task(write_plan), REPORT_SCHEMA)
-        with told(write_plan):
+        with progress_logged(write_plan):
             reports = [report_of(row) for row in tasks.toArrow().to_pylist()]
         counts = {report.target: report.rows_in for report in reports}
         partitions = {number: target.partition_path for number, target in plan.targets.items()}
@@ -209,7 +209,7 @@ class SparkRows(IncomingRows):
     def sent_to(self, numbers: Collection[int]) -> SparkRows:
         """See :meth:`IncomingRows.sent_to`.
 
-        :raises CommitError: when the source gives other rows than the first time.
+        :raises CommitError: when the source returns other rows than the first time.
         """
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 

@@ -1,4 +1,4 @@
-"""The incoming rows: opening a source, and bringing its columns to the table's."""
+"""The source of the incoming rows: opening it, and fitting its columns to the table's."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] .*")
 
 
 def is_text(job: IngestJob) -> bool:
-    """Whether the source is text, whose values may turn out not to be of their type."""
+    """Whether the source is text, whose values may not be of their column's type."""
     return bool(job.source.paths) and job.source.source_format.lower() in _TEXT_FORMATS
 
 
 def open_source(spark: SparkSession, job: IngestJob, columns: pa.Schema) -> DataFrame:
     """Open the source of an ingestion; its rows are not read yet.
 
-    Columns of text formats take their types from the table, and a value that is not of its
-    type fails the job: Spark's own default would make it null. ``inferSchema`` and ``mode`` in
-    the source options say otherwise.
+    Columns of text formats take their types from the table, and a value of another type fails the job:
+    Spark's own default would make it null. ``inferSchema`` and ``mode`` in the source options override
+    that.
 
     :param spark: the session.
     :param job: the ingestion.
     :param columns: the table's columns.
-    :raises UnreadableSourceError: when there is nothing, or Spark cannot read it.
-    :raises EmptySourceError: when there are no files in it.
+    :raises UnreadableSourceError: when a path does not exist, or Spark cannot read it.
+    :raises EmptySourceError: when the source contains no files.
     """
     if not job.source.paths:
         raise InvalidInputError("an ingestion needs a source: paths to read, or a DataFrame")
@@ -55,7 +55,7 @@ def open_source(spark: SparkSession, job: IngestJob, columns: pa.Schema) -> Data
     try:
         if not is_text(job):
             frame = reader.options(**job.source.source_options).load(list(job.source.paths))
-            _ = frame.schema  # Spark Connect looks only when asked
+            _ = frame.schema  # Spark Connect reads the source only on demand
             return frame
         options = {"mode": "FAILFAST", **job.source.source_options}
         frame = reader.options(**options).load(list(job.source.paths))
@@ -67,7 +67,7 @@ def open_source(spark: SparkSession, job: IngestJob, columns: pa.Schema) -> Data
 
 
 def unreadable(job: IngestJob, error: Exception) -> InvalidInputError:
-    """Spark's error about the incoming rows, in the words of the job's author.
+    """Spark's error about the incoming rows, in terms of the job's arguments.
 
     :param job: the ingestion.
     :param error: one of :func:`spark_errors`.
@@ -112,7 +112,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def _explained(error: Exception) -> tuple[str | None, str]:
-    """Spark's name for an error, and its first line that says something."""
+    """Spark's name for an error, and the first line of its innermost message."""
     from pyspark.errors import PySparkException
 
     messages = [str(error)]
@@ -124,22 +124,21 @@ def _explained(error: Exception) -> tuple[str | None, str]:
     lines = [line.strip() for message in messages for line in message.splitlines() if line.strip()]
     named = [match for line in lines if (match := _CONDITION.search(line))]
     if named:
-        # The innermost one names the file or the value; those around it only say that a task failed.
+        # The innermost message names the file or the value; the outer ones only say that a task failed.
         return named[-1][1], named[-1][0]
-    # Of each message the first line says it; the others are a stack.
-    said = [message.strip().partition("\n")[0] for message in messages if message.strip()]
-    return None, said[-1] if said else type(error).__name__
+    # The first line of a message is its text; the others are a stack trace.
+    first_lines = [message.strip().partition("\n")[0] for message in messages if message.strip()]
+    return None, first_lines[-1] if first_lines else type(error).__name__
 
 
 def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
-    """The columns of a DataFrame, as Arrow sees them.
+    """The columns of a DataFrame in Arrow's types.
 
-    Spark has microseconds only; where the table has milliseconds, values are held against them
-    one by one later.
+    Spark has microseconds only; where the table has milliseconds, each value is checked later.
 
     :param frame: the rows.
     :param table: the table's columns.
-    :raises IncompatibleSchemaError: when Spark has a type for it that Arrow does not.
+    :raises IncompatibleSchemaError: when a column has a type that Arrow lacks.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -157,10 +156,10 @@ def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
 
 
 def conformed(frame: DataFrame, rows: pa.Schema, config: TableConfig) -> DataFrame:
-    """Only the columns that are handed over; of the table's types where Spark has to know them.
+    """Only the columns to write; with the table's types where Spark needs them.
 
-    Keys and partition values have to be of the table's type before they become text, and versions of a record
-    before they are compared. The other values are brought to their types where they are written.
+    Keys and partition values need the table's type before they become text, and versions of a record before
+    they are compared. The task that writes the other values converts them.
 
     :param frame: rows that passed :func:`~airflow_provider.ingestion.columns.check_columns`.
     :param rows: the columns to keep, in this order, with the table's types.
@@ -185,9 +184,9 @@ def conformed(frame: DataFrame, rows: pa.Schema, config: TableConfig) -> DataFra
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """A table's columns as Spark has them.
+    """A table's columns in Spark's types.
 
-    :param schema: Arrow's.
+    :param schema: the columns in Arrow's types.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -198,7 +197,7 @@ def _typed_as(found: StructType, table: pa.Schema) -> StructType:
     from pyspark.sql.types import StructField, StructType
 
     known = {field.name: field for field in spark_schema(table)}
-    # Columns that the table does not have are as the source has them, and are added to it.
+    # Columns that are new to the table keep the source's type, and are added to the table.
     return StructType(
         [
             StructField(field.name, known[field.name].dataType if field.name in known else field.dataType)

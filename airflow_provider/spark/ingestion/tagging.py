@@ -1,8 +1,8 @@
-"""Tagging: in which file group does a key live? (Hudi's bloom index, non-global.)
+"""Tagging: it finds the file group of each key (Hudi's bloom index, non-global).
 
-Keys go to the files, not the files' keys to the rows: a task gets the incoming keys of a
-partition and a bundle of its base files to look in. Where the table has a record index, they go to
-its file groups instead, and no base file is opened.
+Keys are sent to the files, not the files' keys to the rows: a task gets the incoming keys of a partition and
+a bundle of its base files to search. Where the table has a record index, keys are sent to its file groups
+instead, and no base file is opened.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ FILE = "_file"
 """Column with the number of the base file in which a key was found."""
 
 ELSEWHERE = -1
-"""In place of the number: the key lives in another file group than those asked for."""
+"""Instead of the number: the key is in another file group than those searched."""
 
 TWICE = -2
-"""In place of the number: the key comes for two partitions."""
+"""Instead of the number: the key arrives for two partitions."""
 
 _BUNDLE = "_bundle"
 _GROUP = "_group"
 _BUNDLE_BYTES = 256 * 1024 * 1024
-_MOST_BUNDLES = 16  # of a partition: its keys are sent once to each
+_MOST_BUNDLES = 16  # in a partition: its keys are sent once to each
 _ROWS_A_PROBE = 1_000_000
 
 
 @dataclass(frozen=True)
 class TaggingPlan:
-    """The part of the plan that tasks need to look for keys.
+    """The part of the plan that tasks need for the look-up.
 
     :param storage: the table's storage.
     :param config: the table's configuration.
-    :param files: base files, by their number.
+    :param files: base files by their number.
     :param bundles: numbers of the files of every task.
-    :param indexes: the table's indexes, of which some may tell of the files' keys.
-    :param moves: whether a key may come for another partition than it lives in.
+    :param indexes: the table's indexes, which may contain the files' keys.
+    :param moves: whether a key may arrive for another partition than the one it is in.
     """
 
     storage: Storage
@@ -73,15 +73,15 @@ def tag(
     to_tag: Mapping[str, Sequence[BaseFile]],
     indexes: UsableIndexes | None = None,
 ) -> tuple[DataFrame, tuple[BaseFile, ...]]:
-    """Look for the incoming keys in the base files of their partitions.
+    """Look up the incoming keys in the base files of their partitions.
 
     :param frame: incoming rows.
     :param table: the table.
     :param profile: the rows' partitions.
-    :param to_tag: base files to look in, by partition path.
+    :param to_tag: base files to search, by partition path.
     :param indexes: the table's indexes.
     :return: key and partition columns and :data:`FILE` of every key that was found (twice, if it
-        comes twice), and the files by number.
+        arrives twice), and the files by number.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -110,15 +110,15 @@ def locate(
     *,
     moves: bool = False,
 ) -> DataFrame:
-    """Look the incoming keys up in the record index.
+    """Look up the incoming keys in the record index.
 
     :param frame: incoming rows.
     :param table: the table.
     :param files: base files, by their number.
-    :param indexes: the table's indexes; the record index can be used.
-    :param moves: whether a key may come for another partition than it lives in.
-    :return: as from :func:`tag`; :data:`FILE` is :data:`ELSEWHERE` where a key lives, and in none of the
-        files of the row's partition, and :data:`TWICE` where it comes for two partitions.
+    :param indexes: the table's indexes; the record index is usable.
+    :param moves: whether a key may arrive for another partition than the one it is in.
+    :return: like :func:`tag`; :data:`FILE` is :data:`ELSEWHERE` for a key that is in none of the files of
+        the row's partition but in another file, and :data:`TWICE` for a key that arrives for two partitions.
     """
     columns = location_columns(table.config)
     plan = TaggingPlan(table.storage, table.config, tuple(files), (), indexes, moves)
@@ -136,10 +136,10 @@ def _schema(frame: DataFrame, columns: Sequence[str], number: str) -> str:
 def group_task(
     plan: TaggingPlan, count: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow`` that says which of the record index's file groups a key is in.
+    """The function for ``mapInArrow`` that computes the record index's file group of each key.
 
-    :param plan: what the table is.
-    :param count: file groups of the record index.
+    :param plan: the tagging plan.
+    :param count: number of file groups of the record index.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -151,16 +151,16 @@ def group_task(
 
 
 def locate_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow`` that looks keys up in the record index.
+    """The function for ``mapInArrow`` that looks up keys in the record index.
 
-    :param plan: where to look.
+    :param plan: the tagging plan.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if plan.indexes is None:
             raise ValueError("keys cannot be looked up without an index")
         numbers = {base_file.file_group: number for number, base_file in enumerate(plan.files)}
-        seen: dict[str, str] = {}  # all rows of a key are here
+        seen: dict[str, str] = {}  # this task gets all rows of a key
         for rows in _portions(batches):
             keys = record_keys(rows, plan.config)
             known = plan.indexes.locate(keys)
@@ -190,14 +190,14 @@ def locate_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Itera
 
 
 def location_columns(config: TableConfig) -> list[str]:
-    """The columns that say which record a row is: partition and key."""
+    """The columns that identify a row's record: partition and key."""
     return list(dict.fromkeys([*config.partition_fields, *config.record_key_fields]))
 
 
 def probe_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``; the number of the partition is that of the bundle.
+    """The function for ``mapInArrow`` that searches files; a partition's number is its bundle's.
 
-    :param plan: where to look.
+    :param plan: the tagging plan.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The windows of a source: which there are, and the rows of one."""
+"""The windows of a source: finding them, and the rows of one."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _ROWS = "_rows"
 def find_windows(
     spark: SparkSession, job: IngestJob, *, order: str, columns: Sequence[str] | None = None
 ) -> list[Window]:
-    """A window for every partition that the source has rows of, with their number.
+    """A window for every partition of the source's rows, with the number of rows.
 
     :param spark: a session, local or over Spark Connect.
     :param job: the ingestion of all windows.
     :param order: one of :data:`~airflow_provider.ingestion.windows.ORDERS`.
-    :param columns: whose values are the windows; the table's partition columns when None.
+    :param columns: the columns with the windows' values; the table's partition columns when None.
     :raises InvalidInputError: when the table has no such columns, or the source cannot be read.
     :raises EmptySourceError: when the source holds no row.
     """
@@ -68,10 +68,10 @@ def find_windows(
 def in_window(incoming: DataFrame, window: Window, columns: pa.Schema) -> DataFrame:
     """The rows of a source that belong to a window.
 
-    :param incoming: all of them.
+    :param incoming: all rows of the source.
     :param window: the window.
-    :param columns: the table's, whose types the window's values are of.
-    :raises MissingColumnError: when the source lacks a column that says which rows these are.
+    :param columns: the table's columns; the window's values have their types.
+    :raises MissingColumnError: when the source lacks a column that the window needs.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -82,7 +82,7 @@ def in_window(incoming: DataFrame, window: Window, columns: pa.Schema) -> DataFr
     ]
     if window.column is not None:
         when = _column(incoming, window.column, kinds[window.column].dataType)
-        # A span is in UTC, whatever the session's time zone is.
+        # A span is in UTC, independent of the session's time zone.
         zone = "+00:00" if getattr(columns.field(window.column).type, "tz", None) else ""
         low, high = (F.lit(f"{bound}{zone}").cast(kinds[window.column].dataType) for bound in _span(window))
         conditions += [when >= low, when < high]
@@ -102,5 +102,5 @@ def _column(incoming: DataFrame, name: str, kind: object) -> Column:
             f"{', '.join(incoming.columns)}; add or rename it",
             column=name,
         )
-    # A column that is cast cannot be skipped by in the source's files.
+    # Spark cannot skip row groups of the source's files by a column that is cast.
     return incoming[name] if incoming.schema[name].dataType == kind else incoming[name].cast(kind).alias(name)  # type: ignore[arg-type]
