@@ -1,4 +1,4 @@
-"""Operators: what a DAG does to tables."""
+"""Operators: the tasks of a DAG on tables."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ __all__ = [
     "ScheduleIndexOperator",
 ]
 
-# DAG parsing pays for the operators that a DAG names.
+# Lazy, so that parsing a DAG imports only the operators that it names.
 __getattr__ = lazy_imports(__name__)

@@ -1,4 +1,4 @@
-"""Changing the columns of a table."""
+"""Changes of a table's columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AlterTableOperator(TableOperator):
-    """Adds, widens, renames columns of a table, or remarks upon them, as one commit.
+    """Adds, widens, renames or comments columns of a table, as one commit.
 
     ::
 
@@ -32,20 +32,20 @@ class AlterTableOperator(TableOperator):
         )
 
     A load adds and widens columns by itself, where its rows have more or wider columns than the table. This
-    operator may run at any time, beside anything: a load that runs meanwhile keeps the new columns. A column
-    that is already as asked stays as it is, so that the task can run again. No Spark is started. The
-    metastore's columns follow, when the table is given by its name.
+    operator may run at any time, beside any writer: a load that is running keeps the new columns. A column
+    that has the wanted type, name or comment stays as it is, so the task can run again. No Spark is started.
+    The metastore's columns follow, when the table is given by its name.
 
-    The result is ``table``, ``location``, ``instant`` and ``completion_time`` (None where nothing was to be
+    The result is ``table``, ``location``, ``instant`` and ``completion_time`` (None where nothing has
     changed), ``operation`` and ``schema_changes``.
 
-    Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`; columns
-    inside others are named by their path, with ``element`` for an array's and ``value`` for a map's:
+    Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`; nested
+    columns are named by their path, with ``element`` for an array's and ``value`` for a map's:
 
     :param add: types of new columns, by name (templated).
     :param widen: new types, by name (templated).
     :param rename: new names, by name; the table needs ``hoodie.schema.on.read.enable=true`` (templated).
-    :param comment: remarks, by name (templated).
+    :param comment: comments, by name (templated).
     """
 
     template_fields: Sequence[str] = (*TableOperator.template_fields, "add", "widen", "rename", "comment")
@@ -70,8 +70,8 @@ class AlterTableOperator(TableOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Change the columns.
 
-        :raises AirflowFailException: for a change that cannot be, and for a table that cannot be written
-            here; caused by the typed error.
+        :raises AirflowFailException: for an impossible change, and for a table that this package does not
+            write; caused by the typed error.
         :raises WriteConflictError: when a write of another Hudi writer is unfinished.
         :raises LockTimeoutError: when the table lock is not acquired in time.
         """

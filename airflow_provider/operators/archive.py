@@ -1,4 +1,4 @@
-"""Keeping a table's timeline short."""
+"""Archival of a table's timeline."""
 
 from __future__ import annotations
 
@@ -24,25 +24,24 @@ class ArchiveTimelineOperator(TableOperator):
 
         ArchiveTimelineOperator(task_id="archive", table="lake.flights")
 
-    Loads look at every tenth commit whether something is due, so this is for other numbers than theirs,
-    and for tables on which something had held archival up. No Spark is started, and it may run at any
-    time, beside anything.
+    Every tenth commit of a load archives what is due, so this is for other numbers of commits, and for tables
+    whose archival something has blocked. No Spark is started, and the task may run at any time, beside any
+    writer.
 
     The result is ``table``, ``archived`` (requested times), ``deleted`` (data files that dead writers had
-    left, relative to the table), ``trimmed`` (the last entry of the commit log that left it; 0 for none),
-    ``held_by`` (why instants stay that should leave, or None) and ``dry_run``.
+    left, relative to the table), ``trimmed`` (the last entry that has left the commit log; 0 for none),
+    ``held_by`` (why instants stay that are due, or None) and ``dry_run``.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
-    :param keep_min_commits: commits that stay; the table's ``hoodie.keep.min.commits``, or 20, when None
-        (templated).
-    :param keep_max_commits: commits up to which nothing leaves; the table's ``hoodie.keep.max.commits``,
-        or 100, when None (templated).
-    :param dead_writers_after: how long a rollback has to be over before archival passes what it rolled
-        back: longer than a process stands still and wakes up; a timedelta or seconds (templated).
-    :param max_failures: failures in a row after which archival stops itself on the table; None tries again
-        whatever happened.
-    :param dry_run: only tells what would leave (templated).
+    :param keep_min_commits: number of commits that stay; the table's ``hoodie.keep.min.commits``, or 20, when
+        None (templated).
+    :param keep_max_commits: number of commits up to which nothing leaves; the table's
+        ``hoodie.keep.max.commits``, or 100, when None (templated).
+    :param dead_writers_after: how long a rollback has to be past before archival passes the instant that it
+        rolled back: longer than a process can be paused; a timedelta or seconds (templated).
+    :param max_failures: failures in a row after which the table's archival is stopped; None never stops it.
+    :param dry_run: only reports the instants that would leave (templated).
     """
 
     template_fields: Sequence[str] = (
@@ -76,8 +75,8 @@ class ArchiveTimelineOperator(TableOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Archive.
 
-        :raises AirflowFailException: for input that no retry can make work, and for a table that cannot
-            be archived here; caused by the typed error.
+        :raises AirflowFailException: for input that no retry can make work, and for a table that this package
+            cannot archive; caused by the typed error.
         :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         only_tell = flag(self.only_tell, "dry_run")

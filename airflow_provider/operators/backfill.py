@@ -1,4 +1,4 @@
-"""Writing history into a table, window by window."""
+"""Backfills: history is written into a table, window by window."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ class BackfillOperator(IngestOperator):
             retries=10,
         )
 
-    A window is a partition (every one that the source has rows of, or those of a list), or a piece of a span
-    of time. One Spark job writes all windows. Each window becomes visible, with its transaction and its
-    partitions, when it commits.
+    A window is a partition (each one of the source's rows, or of a list), or a part of a span of time. One
+    Spark job writes all windows. Each window becomes visible, with its transaction and its partitions, when
+    it commits.
 
     The backfill finds committed windows on the timeline and does not write them again. So a task that is
     killed or retried, or that failed and is cleared, continues with the next window. A task that had finished
     and is cleared writes everything again; with a ``backfill_id`` it writes nothing again.
 
     Before each window the backfill waits for live writers of higher priority. After a lost conflict it merges
-    the lost file groups again. After each window the task's log tells the progress.
+    the lost file groups again. After each window the task's log has the progress.
 
-    The result is that of :class:`~airflow_provider.operators.ingest.IngestOperator`, of the newest
-    commit, but its counts are those of all windows together; and ``windows``, ``windows_done``,
+    The result is that of :class:`~airflow_provider.operators.ingest.IngestOperator` for the newest
+    commit, but with the counts of all windows together; and ``windows``, ``windows_done``,
     ``windows_skipped`` (done by earlier tries), ``windows_empty``, ``instants`` and ``seconds_waited``.
 
-    Arguments beside those of :class:`~airflow_provider.operators.ingest.IngestOperator`, of which
-    ``priority`` is ``backfill`` and ``on_conflict`` is ``rebase`` by default:
+    Arguments beside those of :class:`~airflow_provider.operators.ingest.IngestOperator`; by default
+    ``priority`` is ``backfill`` and ``on_conflict`` is ``rebase``:
 
     :param source: path, URL or pattern, or several. With ``{window}``, a partition column such as
         ``{month}``, or ``{start:%Y-%m-%d}`` or ``{end:%Y}`` in it, a window's rows are those of the files
         there. Otherwise they are the rows of the source with the window's values (templated).
     :param partitions: the windows, each as a path, such as ``year=2013/month=1``, or as values by
-        column; all that the source has rows of when None (templated).
-    :param window_columns: windows are the values that these columns have in the source; the table's
+        column; all partitions of the source's rows when None (templated).
+    :param window_columns: the columns of the source whose values are the windows; the table's
         partition columns when None (templated).
     :param time_column: for windows of time, a date or timestamp column of the table (templated).
     :param start: the earliest time of the first window; ISO, UTC where it names no zone (templated).
@@ -78,8 +78,8 @@ class BackfillOperator(IngestOperator):
     :param backfill_id: names one backfill over all its runs: a window that is committed under this id is
         never written again (templated).
     :param patience: before each window, seconds to wait at most for writers of higher priority.
-    :param attempts: how often a window is begun that ends with an error which the next attempt
-        may not meet, before the task fails.
+    :param attempts: number of attempts at a window, before the task fails, when an error occurs that another
+        attempt may avoid.
     :param engine: ``spark``.
     """
 
@@ -144,7 +144,7 @@ class BackfillOperator(IngestOperator):
         if operation.is_retry:
             self._end_earlier_window(managed, operation, job)
         managed.recover()
-        # The job looks for commits of this task run only: this process knows those of earlier runs.
+        # The job looks for commits of this task run only: this process has those of earlier runs.
         served = dataclasses.replace(job, operation_since=operation.began)
         with LongRunningSparkJob(lambda: self._spark_job(operation), served, table.storage) as spark:
 
@@ -165,7 +165,7 @@ class BackfillOperator(IngestOperator):
         return self._with_event(managed.resolved, summary)
 
     def _with_event(self, resolved: ResolvedTable, summary: dict[str, Any]) -> dict[str, Any]:
-        """With the event of the newest commit, also when an earlier try made it."""
+        """Add the event of the newest commit, also when an earlier try made it."""
         event_id, txn_id = summary.get("event_id"), summary["txn_id"]
         if resolved.is_registered and event_id is None and txn_id is not None:
             event_id = MetastoreHook(self.metastore_conn_id).get_metastore().get_txn(txn_id).event_id
@@ -198,7 +198,7 @@ class BackfillOperator(IngestOperator):
         window: Window,
         job: IngestJob,
     ) -> dict[str, Any]:
-        # An attempt before this one may have committed without telling the metastore.
+        # An earlier attempt may have committed without reaching the metastore.
         if earlier := self._end_earlier_window(managed, operation, job):
             return earlier
         operation.remember(window=window.name)
@@ -212,7 +212,7 @@ class BackfillOperator(IngestOperator):
     def _end_earlier_window(
         self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob
     ) -> dict[str, Any] | None:
-        """End the window that an earlier try or attempt was at; its result when it is this job's."""
+        """End the window of an earlier try or attempt; returns its result if it is this job's window."""
         name = operation.recall("window")
         if name is None:
             return None

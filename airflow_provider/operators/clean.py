@@ -1,4 +1,4 @@
-"""Deleting files that no reader and no writer needs, by a DAG."""
+"""Cleaning of a table: files that no reader and no writer needs are deleted."""
 
 from __future__ import annotations
 
@@ -25,25 +25,24 @@ class CleanOperator(TableOperator):
 
         CleanOperator(task_id="clean", table="lake.flights", policy="KEEP_LATEST_BY_HOURS", retained=48)
 
-    No Spark is started. It may run at any time, beside anything: what a writer in flight, a reader with a
-    lease, a savepoint, a registered consumer, a plan or an open transaction still needs is kept. A clean
-    that was killed is finished by the next one.
+    No Spark is started. The task may run at any time, beside any writer. A file stays as long as a writer in
+    flight, a reader with a lease, a savepoint, a registered consumer, a plan or an open transaction needs it.
+    The next clean finishes one that was killed.
 
     The result is ``table``, ``instant`` and ``completion_time`` (None when there was nothing to delete),
     ``action``, ``files_deleted``, ``files_failed``, ``bytes``, ``earliest_commit_to_retain``,
-    ``held`` (who holds back what: ``by``, ``files``, ``bytes``), ``expired_consumers`` and ``dry_run``.
+    ``held`` (files that somebody needs: ``by``, ``files``, ``bytes``), ``expired_consumers`` and ``dry_run``.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
     :param policy: ``KEEP_LATEST_COMMITS``, ``KEEP_LATEST_FILE_VERSIONS`` or ``KEEP_LATEST_BY_HOURS``; the
         table's ``hoodie.clean.policy``, or the first, when None (templated).
-    :param retained: how many commits, slices of a file group, or hours; the table's
+    :param retained: number of commits, slices of a file group, or hours; the table's
         ``hoodie.clean.commits.retained`` and so on, or Hudi's default, 10, 3 or 24, when None (templated).
-    :param reverted_after: how long a revert has to be over before the files of the rewrite that it undid
-        are deleted: longer than any query runs; a timedelta or seconds (templated).
-    :param max_failures: failures in a row after which cleaning stops itself on the table; None tries again
-        whatever happened.
-    :param dry_run: only tells what would go; each file is in the task's log (templated).
+    :param reverted_after: how long a revert has to be past before the files of the reverted rewrite are
+        deleted: longer than any query runs; a timedelta or seconds (templated).
+    :param max_failures: failures in a row after which the table's cleaning is stopped; None never stops it.
+    :param dry_run: only reports what would be deleted; each file is in the task's log (templated).
     """
 
     template_fields: Sequence[str] = (
@@ -102,11 +101,11 @@ class CleanOperator(TableOperator):
                 counts = ("files_deleted", "files_failed", "bytes")
                 result |= done[-1] | {count: sum(each[count] for each in done) for count in counts}
         self._tell(plans[-1], each_file=only_tell)
-        told = plans[-1].to_dict()
+        plan = plans[-1].to_dict()
         return {
             **result,
-            "held": told["held"],
-            "expired_consumers": told["expired_consumers"],
+            "held": plan["held"],
+            "expired_consumers": plan["expired_consumers"],
             "dry_run": only_tell,
         }
 

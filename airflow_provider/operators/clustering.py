@@ -1,4 +1,4 @@
-"""Clustering a table: file groups are written anew, packed or in an order that queries can skip by."""
+"""Clustering of a table: file groups are rewritten, packed or in an order that lets queries skip files."""
 
 from __future__ import annotations
 
@@ -54,21 +54,20 @@ class _PlansClustering(TableOperator):
     """Base of the operators that plan a clustering.
 
     :param sort_by: columns to order the rows by, the most important first; none to pack small files as
-        they are; what Hudi's options say, or none, when None (templated).
-    :param layout: how to order by several columns: ``linear``, ``z-order`` or ``hilbert``; the first when
-        nothing says it (templated).
-    :param partitions: patterns of partition paths, such as ``year=2013/*``; all when empty; what Hudi's
-        options say, or all, when None (templated).
+        they are; by Hudi's options, or none, when None (templated).
+    :param layout: how to order by several columns: ``linear``, ``z-order`` or ``hilbert``; by Hudi's options,
+        or the first, when None (templated).
+    :param partitions: patterns of partition paths, such as ``year=2013/*``; all when empty; by Hudi's
+        options, or all, when None (templated).
     :param small_file_limit: bytes, or a text such as ``100 MB``; only file groups below it are clustered
         (templated).
-    :param target_file_size: the same; new file groups get about so much (templated).
-    :param min_age: since a file group was written last; younger ones are left alone; a timedelta or
+    :param target_file_size: approximate size of a new file group, as bytes or such a text (templated).
+    :param min_age: time since the last write to a file group; younger ones are left alone; a timedelta or
         seconds.
-    :param max_groups: clustering groups of one plan.
+    :param max_groups: number of clustering groups in one plan.
     :param max_group_size: bytes, or a text such as ``1 GB``, of the file groups that are ordered together.
-    :param priority: who yields to whom when two writes meet: a name or a number (templated).
-    :param max_failures: failures in a row after which clustering stops itself on the table; None tries again
-        whatever happened.
+    :param priority: decides who yields when two writes meet: a name or a number (templated).
+    :param max_failures: failures in a row after which the table's clustering is stopped; None never stops it.
     """
 
     template_fields: Sequence[str] = (
@@ -136,7 +135,7 @@ class _PlansClustering(TableOperator):
 
 
 class ScheduleClusteringOperator(_PlansClustering):
-    """Plans a clustering, for :class:`RunClusteringOperator` to carry out. No Spark is started.
+    """Plans a clustering that :class:`RunClusteringOperator` executes. No Spark is started.
 
     ::
 
@@ -162,8 +161,8 @@ class ScheduleClusteringOperator(_PlansClustering):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan.
 
-        :raises AirflowFailException: for input that no retry can make work, and when clustering has
-            stopped itself on this table; caused by the typed error.
+        :raises AirflowFailException: for input that no retry can make work, and when clustering of this
+            table is stopped; caused by the typed error.
         :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
@@ -181,13 +180,13 @@ class ScheduleClusteringOperator(_PlansClustering):
 
 
 class RunClusteringOperator(SparkOperator):
-    """Carries a clustering plan out, as a Spark job.
+    """Executes a clustering plan, as a Spark job.
 
     The commit leaves out a clustering group that another write has changed since the plan, or that a writer
-    of higher priority works on; the next plan takes it again. When no group is left, the task fails with
+    of higher priority works on; the next plan contains it again. When no group is left, the task fails with
     :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried.
 
-    A retried task first finds out what its last try did, like an ingestion. A plan whose execution failed is
+    A retried task first looks for its last try's commit, like an ingestion. A plan whose execution failed is
     rolled back, and another one has to be scheduled. Without a plan, the operator starts no Spark.
 
     The result is ``table``, ``instant`` (None without a plan), ``completion_time``, ``action``,
@@ -196,11 +195,11 @@ class RunClusteringOperator(SparkOperator):
 
     Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
 
-    :param instant: requested time of the plan; the oldest one that nobody carries out when None (templated).
-    :param parallel_groups: clustering groups that are written at the same time; as many as the session
-        has cores when None.
-    :param heartbeat_interval: seconds between two signs of life of the job.
-    :param tolerable_misses: signs of life that may be missing before others roll the job back.
+    :param instant: requested time of the plan; the oldest one that nobody executes when None (templated).
+    :param parallel_groups: number of clustering groups that are written at the same time; the number of the
+        session's cores when None.
+    :param heartbeat_interval: seconds between two heartbeats of the job.
+    :param tolerable_misses: number of heartbeats that may be missing before others roll the job back.
     """
 
     template_fields: Sequence[str] = (*SparkOperator.template_fields, "instant")
@@ -224,11 +223,11 @@ class RunClusteringOperator(SparkOperator):
 
     @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
-        """Carry the plan out.
+        """Execute the plan.
 
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
-        :raises WriteConflictError: when somebody else carries the plan out, or every group was hit.
-        :raises JobFailedError: when the job ended without saying why, or was killed.
+        :raises WriteConflictError: when another process executes the plan, or every group was hit.
+        :raises JobFailedError: when the job ended without an answer, or was killed.
         """
         hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
         resolved = hook.resolve(self.table)
@@ -257,16 +256,16 @@ class RunClusteringOperator(SparkOperator):
             operation.settle(table, "its task is tried again", wait_for=wait_for)
         if (earlier := earlier_clustering(job, table)) is not None:
             return self._result(earlier)
-        rollback_dead_writers(table)  # the plans of dead executors are no plans any more
+        rollback_dead_writers(table)  # this rolls back the plans of dead executors
         instant = self._plan(table)
         if instant is None:
             return {"table": self.table, **dict.fromkeys((*_RESULT_KEYS, "bytes")), **_NO_TRANSACTION}
         return self._result(self._carry_out(table, operation, replace(job, instant=instant)))
 
     def _plan(self, table: HudiTable) -> str | None:
-        """The plan to carry out; None when there is nothing to do."""
+        """The plan to execute; None when there is nothing to do."""
         if self.instant is not None and self.instant.strip() not in ("", "None"):
-            pending_plan(table, self.instant)  # that it is there, before a JVM is started for it
+            pending_plan(table, self.instant)  # raises if it is missing, before a JVM is started for it
             return self.instant
         return next(iter(pending_clusterings(table, idle=True)), None)
 
@@ -282,7 +281,7 @@ class RunClusteringOperator(SparkOperator):
             commit = operation.settle(table, f"its task ended with {type(error).__name__}")
             if commit is None or not isinstance(error, Exception) or self._is_killed:
                 raise
-            # The job was done and only its word was missing: the timeline is the truth.
+            # The job was done and only its answer was lost: the timeline is the truth.
             self.log.warning("instant %s had committed when the job ended: %s", commit.instant, error)
             return result_of(job, table, commit.instant, already_committed=True)
 
@@ -297,7 +296,7 @@ class RunClusteringOperator(SparkOperator):
 
 
 class ClusteringOperator(_PlansClustering, RunClusteringOperator):
-    """Plans a clustering and carries it out.
+    """Plans a clustering and executes it.
 
     ::
 
@@ -305,7 +304,7 @@ class ClusteringOperator(_PlansClustering, RunClusteringOperator):
             task_id="cluster", table="lake.flights", sort_by=["dest", "carrier"], layout="z-order", retries=3
         )
 
-    A pending plan that nobody carries out comes first, for example one that a killed task left. When there is
+    A pending plan that nobody executes comes first, for example one that a killed task left. When there is
     nothing to cluster, the operator starts no Spark.
 
     Arguments: those of :class:`ScheduleClusteringOperator` and :class:`RunClusteringOperator`.

@@ -1,4 +1,4 @@
-"""Keeping the log files of a table, and of its metadata table, few."""
+"""Compaction of a table, and of its metadata table."""
 
 from __future__ import annotations
 
@@ -23,44 +23,43 @@ if TYPE_CHECKING:
 
 
 class CompactionOperator(TableOperator):
-    """Compacts a merge-on-read table, and any table's metadata table: log files go into new base files.
+    """Compacts a merge-on-read table, and any table's metadata table: log files are merged into base files.
 
     ::
 
         CompactionOperator(task_id="compact", table="lake.flights")
 
-    A merge-on-read table is compacted first: plans that nobody carries out, then what is due. The worker of
-    the task reads and writes the files, one file group after the other. It may run beside loads and
+    A merge-on-read table is compacted first: pending plans that nobody executes, then what is due. The worker
+    of the task reads and writes the files, one file group after the other. It may run beside loads and
     backfills; see docs/merge-on-read.md.
 
-    Of the metadata table it finishes what others began, then compacts what is due, deletes file slices that
-    no reader can need any more, and archives the metadata table's own timeline. Loads look at every tenth
-    commit whether a compaction is due, so this is for other numbers than theirs, and for having it done at
-    another time. No Spark is started, and it may run at any time, beside anything.
+    For the metadata table, the task finishes pending compactions, then runs one that is due, deletes file
+    slices that no reader can need any more, and archives the metadata table's own timeline. Every tenth
+    commit of a load looks whether a compaction is due, so this is for other numbers of deltacommits, or for
+    another time. No Spark is started, and the task may run at any time, beside any writer.
 
-    The result is ``table``, ``table_compactions``, ``compactions`` (of each ``instant``,
+    The result is ``table``, ``table_compactions``, ``compactions`` (for each ``instant``,
     ``completion_time``, ``partitions``, ``file_groups``, ``records`` and ``bytes_written``) and ``dry_run``.
-    A dry run tells, instead of ``compactions``, ``pending`` (requested times of those that were begun) and
-    ``due`` (``partitions``, ``file_groups``, ``log_files`` and ``log_bytes`` of another one, or None); of the
-    table itself the same under ``of_table``. What is told of the table itself is left out for a copy-on-write
-    table.
+    Instead of ``compactions``, a dry run has ``pending`` (requested times of those that were begun) and
+    ``due`` (``partitions``, ``file_groups``, ``log_files`` and ``log_bytes`` of another one, or None); for
+    the table itself it has the same under ``of_table``. The entries for the table itself are missing for a
+    copy-on-write table.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
     :param delta_commits: deltacommits of a merge-on-read table since its last compaction after which another
-        is due; the table's ``hoodie.compact.inline.max.delta.commits``, or 5, when None (templated).
-    :param min_log_files: log files below which a file group of the table is left (templated).
-    :param min_log_bytes: bytes of log files below which a file group of the table is left (templated).
+        one is due; the table's ``hoodie.compact.inline.max.delta.commits``, or 5, when None (templated).
+    :param min_log_files: a file group of the table with fewer log files is left alone (templated).
+    :param min_log_bytes: a file group of the table with fewer bytes of log files is left alone (templated).
     :param partitions: patterns of partition paths of the table; all when None (templated).
-    :param max_io_bytes: bytes that a compaction of the table reads and writes, at most (templated).
-    :param max_delta_commits: deltacommits of the metadata table, one a commit, since the last compaction
-        after which another is due; the table's ``hoodie.metadata.compact.max.delta.commits``, or 10, when
-        None (templated).
-    :param log_file_size_threshold: bytes of log files below which a file group is left; the table's
-        ``hoodie.compaction.logfile.size.threshold``, or 0, when None (templated).
-    :param max_failures: failures in a row after which compaction stops itself on the table; None tries again
-        whatever happened.
-    :param dry_run: only tells what would be compacted (templated).
+    :param max_io_bytes: most bytes that a compaction of the table reads and writes (templated).
+    :param max_delta_commits: deltacommits of the metadata table, one for each commit, since the last
+        compaction after which another one is due; the table's ``hoodie.metadata.compact.max.delta.commits``,
+        or 10, when None (templated).
+    :param log_file_size_threshold: a file group of the metadata table with fewer bytes of log files is left
+        alone; the table's ``hoodie.compaction.logfile.size.threshold``, or 0, when None (templated).
+    :param max_failures: failures in a row after which the table's compaction is stopped; None never stops it.
+    :param dry_run: only reports what would be compacted (templated).
     """
 
     template_fields: Sequence[str] = (
@@ -106,8 +105,8 @@ class CompactionOperator(TableOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Compact.
 
-        :raises AirflowFailException: for input that no retry can make work, and for a table that cannot
-            be written here; caused by the typed error.
+        :raises AirflowFailException: for input that no retry can make work, and for a table that this package
+            does not write; caused by the typed error.
         :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         only_tell = flag(self.only_tell, "dry_run")
@@ -120,23 +119,23 @@ class CompactionOperator(TableOperator):
             **options.arguments(Topic.INDEX, max_delta_commits=most, log_file_size_threshold=threshold),
         )
         own = self._own_settings(options) if table.is_merge_on_read else None
-        told: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         if only_tell:
-            told |= due_compactions(table, settings)
+            result |= due_compactions(table, settings)
             if own is not None:
-                told["of_table"] = due_table_compactions(table, own)
+                result["of_table"] = due_table_compactions(table, own)
         else:
             lock = self._lock(table, options)
             if own is not None:
                 done = compact_table(table, own, lock=lock, max_failures=self.max_failures)
-                told["table_compactions"] = [each.to_dict() for each in done]
+                result["table_compactions"] = [each.to_dict() for each in done]
             done = compact(table, settings, lock=lock, max_failures=self.max_failures)
-            told["compactions"] = [each.to_dict() for each in done]
-        self.log.info("%s", told)
-        return {"table": self.table, **told, "dry_run": only_tell}
+            result["compactions"] = [each.to_dict() for each in done]
+        self.log.info("%s", result)
+        return {"table": self.table, **result, "dry_run": only_tell}
 
     def _own_settings(self, options: EffectiveOptions) -> TableCompactionSettings:
-        """When a compaction of the table itself is due, and of what."""
+        """When a compaction of the table itself is due, and for which file groups."""
         names = ("delta_commits", "min_log_files", "min_log_bytes", "max_io_bytes")
         given: dict[str, Any] = {name: count(getattr(self, name), name) for name in names}
         if self.partitions is not None:

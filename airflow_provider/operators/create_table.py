@@ -49,25 +49,25 @@ class CreateTableOperator(BaseOperator):
 
     The result is ``{"table", "location", "created"}``.
 
-    :param table: ``database.table``; or the table's path or URL, and then it is not registered.
+    :param table: ``database.table``; or the table's path or URL, which registers nothing in the metastore.
         A database that does not exist is created (templated).
     :param schema: see :func:`airflow_provider.table.schema.to_schema` (templated).
     :param record_key: columns that identify a record; None for a table without a record key, whose rows get
         keys when they are written (templated).
     :param partition_by: columns whose values make the partition path (templated).
-    :param ordering_field: of two versions of a record the one with the larger value here wins;
+    :param ordering_field: of two versions of a record, the one with the larger value in this column wins;
         the later write when None (templated).
-    :param location: absolute path or URL; the database's location and the table's name when
-        None (templated).
-    :param if_not_exists: take a table that is there already, when it has the same type, columns,
-        record key, partitions and ordering field, and the given options; what is missing in the
-        metastore is added.
+    :param location: absolute path or URL; when None, the table's name in the database's location
+        (templated).
+    :param if_not_exists: accept an existing table when it has the same type, columns, record key,
+        partitions and ordering field, and the given options; a missing entry in the metastore is
+        added.
     :param hive_style: whether partition folders are named ``column=value``.
-    :param hudi_options: what holds for everybody who works on the table, by Hudi's own names, such as
-        ``{"hoodie.clean.commits.retained": 20}``; kept in the table's properties, where operators find
+    :param hudi_options: options for all writers and services of the table, by Hudi's own names, such as
+        ``{"hoodie.clean.commits.retained": 20}``; stored in the table's properties, where operators find
         them; see docs/configuration.md (templated).
     :param table_type: ``copy_on_write`` or ``merge_on_read``, see docs/merge-on-read.md (templated).
-    :param comment: for people who look at the metastore (templated).
+    :param comment: shown to people who look at the metastore (templated).
     :param metastore_conn_id: connection of type ``table_metastore`` (templated).
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """
@@ -151,7 +151,7 @@ class CreateTableOperator(BaseOperator):
         return self._result(table, created)
 
     def _location(self, metastore: AnyMetastore, database: str, name: str) -> str:
-        """The table's location; refuses a name that is taken, before anything is written."""
+        """The table's location; a name that is taken is refused before anything is written."""
         try:
             known = metastore.get_table(database, name)
         except NoSuchObjectError:
@@ -263,7 +263,7 @@ def _listed(columns: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def _columns(schema: pa.Schema, record_name: str) -> tuple[Column, ...]:
-    # As the table will store them: Avro has fewer types than Arrow.
+    # With the types that the table will store: Avro has fewer types than Arrow.
     stored = avro_to_arrow(arrow_to_avro(schema, record_name))
     return tuple(Column(field.name, type_name(field.type), None) for field in stored)
 
@@ -271,7 +271,7 @@ def _columns(schema: pa.Schema, record_name: str) -> tuple[Column, ...]:
 def _columns_asked_and_found(
     schema: pa.Schema, table: HudiTable
 ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """The columns, the same where the table's may have come of those asked for: some added, some wider."""
+    """The columns asked for and found; equal if the found ones are an evolution: some added, some wider."""
     found = table.schema
     try:
         has_come_of_them = evolved(schema, found)[0].equals(found)

@@ -1,4 +1,4 @@
-"""Indexes of a table: planned, built and dropped while its writers go on (RFC-45)."""
+"""Indexes of a table: planned, built and dropped while its writers continue (RFC-45)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _PlansIndex(TableOperator):
 
     :param indexes: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
         ``partition_stats``; those that Hudi's options enable when None (templated).
-    :param columns: whose statistics are kept; what Hudi's options say, or the first 32 that have an order,
+    :param columns: the columns with statistics; by Hudi's options, or the first 32 whose type has an order,
         when None (templated).
     """
 
@@ -89,7 +89,7 @@ class _PlansIndex(TableOperator):
 
 
 class ScheduleIndexOperator(_PlansIndex):
-    """Plans indexes, for :class:`RunIndexOperator` to build. No Spark is started.
+    """Plans indexes that :class:`RunIndexOperator` builds. No Spark is started.
 
     From then on every commit logs to the planned indexes; readers use them once they are complete. The plan
     includes ``files`` when the table has no such index, and leaves out indexes that exist or are planned.
@@ -126,24 +126,23 @@ class ScheduleIndexOperator(_PlansIndex):
 class RunIndexOperator(SparkOperator):
     """Builds the indexes of a plan, as a Spark job: base files, catch-up, completion.
 
-    A run that fails, is killed or times out leaves its plan, and a retry continues it: it writes no base
-    file again that was finished, and builds no index again that is complete. Without a plan, the operator
+    A run that fails, is killed or times out leaves its plan, and a retry continues it: base files that are
+    complete are not written again, and neither are indexes that are complete. Without a plan, the operator
     starts no Spark.
 
     The result is ``table``, ``instant`` (None without a plan), ``completion_time``, ``action``,
     ``indexes``, ``file_groups``, ``records``, ``bytes``, ``caught_up`` (instants of other Hudi
-    writers that were logged for them), ``already_completed``; ``txn_id``, ``write_id`` and ``event_id``
-    are None.
+    writers that the run logged to the indexes), ``already_completed``; ``txn_id``, ``write_id`` and
+    ``event_id`` are None.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
 
-    :param instant: requested time of the plan; the oldest one that nobody carries out when None (templated).
-    :param catch_up_timeout: how long other Hudi writers are waited for that began before the plan; a
+    :param instant: requested time of the plan; the oldest one that nobody runs when None (templated).
+    :param catch_up_timeout: how long to wait for other Hudi writers that began before the plan; a
         timedelta or seconds; ``hoodie.metadata.index.check.timeout.seconds``, or 15 minutes, when None.
-    :param heartbeat_interval: seconds between two signs of life of the job.
-    :param tolerable_misses: signs of life that may be missing before others may run the plan.
-    :param max_failures: failures in a row after which a plan is not built any more; None tries again
-        whatever happened.
+    :param heartbeat_interval: seconds between two heartbeats of the job.
+    :param tolerable_misses: number of heartbeats that may be missing before others may run the plan.
+    :param max_failures: failures in a row after which the plan is not built any more; None for no limit.
     """
 
     template_fields: Sequence[str] = (*SparkOperator.template_fields, "instant")
@@ -172,9 +171,9 @@ class RunIndexOperator(SparkOperator):
         """Build.
 
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
-        :raises WriteConflictError: when somebody else builds it.
+        :raises WriteConflictError: when another process builds it.
         :raises IndexCatchUpTimeoutError: when another Hudi writer did not end in time.
-        :raises JobFailedError: when the job ended without saying why, or was killed.
+        :raises JobFailedError: when the job ended without an answer, or was killed.
         """
         hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
         resolved = hook.resolve(self.table)
@@ -207,7 +206,7 @@ class RunIndexOperator(SparkOperator):
         return {"table": self.table, **done, **_NO_TRANSACTION}
 
     def _plans(self, table: HudiTable) -> Sequence[str]:
-        """The plans to carry out."""
+        """The plans to run."""
         if self.instant is not None and self.instant.strip() not in ("", "None"):
             return [self.instant]
         return pending_indexings(table, idle=True)[:1]
@@ -226,12 +225,12 @@ class RunIndexOperator(SparkOperator):
             finished = completed_indexing(table, job.instant)
             if finished is None or not isinstance(error, Exception) or self._is_killed:
                 raise
-            # The job was done and only its word was missing: the timeline is the truth.
+            # The job was done and only its answer was lost: the timeline is the truth.
             self.log.warning("indexing %s had completed when the job ended: %s", job.instant, error)
             return finished.to_dict()
 
     def _end_earlier_try(self, table: HudiTable, operation: TaskOperation, job: IndexJob) -> None:
-        """Wait for an earlier try's job that may still run; end the run of a dead one."""
+        """Wait for an earlier try's job that may still be running; end the run of a dead one."""
         while operation.recall("waits_for_writer") and any(
             each.instant == job.instant and each.operation_key == operation.key and self._still_writing(each)
             for each in pending_instants(table)
@@ -252,10 +251,10 @@ class BuildIndexOperator(_PlansIndex, RunIndexOperator):
             task_id="index", table="lake.flights", indexes=["column_stats", "record_index"], retries=3
         )
 
-    An index that another task planned, or a killed one, is built as it was planned. When all indexes are
-    complete, the operator starts no Spark.
+    A pending plan of another task, or of a killed one, is built as it is. When all indexes are complete, the
+    operator starts no Spark.
 
-    Arguments: those of :class:`ScheduleIndexOperator` and of :class:`RunIndexOperator`, but for ``instant``.
+    Arguments: those of :class:`ScheduleIndexOperator` and of :class:`RunIndexOperator`, except ``instant``.
     """
 
     template_fields: Sequence[str] = tuple(
@@ -268,17 +267,17 @@ class BuildIndexOperator(_PlansIndex, RunIndexOperator):
 
 
 class DropIndexOperator(TableOperator):
-    """Drops indexes, complete or not; readers and writers go on without them. No Spark is started.
+    """Drops indexes, complete or not; readers and writers continue without them. No Spark is started.
 
-    Without ``files`` the others cannot be: the whole metadata table goes with it. ``partition_stats`` goes
-    with ``column_stats``. A dropped index can be built again at once.
+    The other indexes depend on ``files``: with it the whole metadata table is dropped. ``partition_stats`` is
+    dropped with ``column_stats``. A dropped index can be built again at once.
 
-    The result is ``table``, ``instant`` (None when there was none of them), ``completion_time``, ``action``
-    and ``indexes``, those that are gone; ``txn_id``, ``write_id`` and ``event_id`` are None.
+    The result is ``table``, ``instant`` (None when none of them existed), ``completion_time``, ``action``
+    and ``indexes``, the dropped ones; ``txn_id``, ``write_id`` and ``event_id`` are None.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
-    :param indexes: their names (templated).
+    :param indexes: the indexes' names (templated).
     """
 
     template_fields: Sequence[str] = (*TableOperator.template_fields, "indexes")

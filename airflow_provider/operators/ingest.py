@@ -75,26 +75,25 @@ class IngestOperator(DeferrableWrite):
             retries=3,
         )
 
-    Record key, partition columns and ordering field are the table's. A source that cannot be
-    read, a key that is null or a column that does not fit fails the task before anything is
-    written, and without retries; a lost conflict is a
-    :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried like any failure, unless
-    ``on_conflict`` says to rebase.
+    The table has the record key, partition columns and ordering field. A source that cannot be read, a null
+    key, or a column that does not fit fails the task before anything is written, and without retries. A lost
+    conflict is a :class:`~airflow_provider.exceptions.WriteConflictError`. It is retried like any failure,
+    unless ``on_conflict`` is ``rebase``.
 
-    With ``txn_id`` it writes in a transaction around several tasks, and its rows become visible, to readers
-    with a snapshot, with that transaction's commit; see
+    With ``txn_id`` it writes in a transaction around several tasks. Readers with a snapshot see its rows when
+    that transaction commits; see
     :class:`~airflow_provider.operators.transaction.BeginTransactionOperator`.
 
     A table of the metastore is written in a transaction; :class:`~airflow_provider.managed.ManagedWrite` does
-    the work around the job. A retried task first finds out what its last try did. If that try committed and
-    could not say so, the retry ends the try's transaction and returns its result. Anything else that the try
-    left is rolled back, and the job runs again. A task that is cleared does its work again.
+    the work around the job. A retried task first looks for its last try's commit. If that try committed and
+    could not report it, the retry ends the try's transaction and returns its result. Otherwise the try is
+    rolled back, and the job runs again. A task that is cleared does its work again.
 
     The result is ``table``, ``instant``, ``completion_time``, ``action``, ``operation``, ``txn_id``,
     ``write_id``, ``event_id`` (the last three None without a transaction), ``rows_inserted``,
     ``rows_updated``, ``rows_deleted``, ``files_written``, ``rebases``, ``schema_changes`` and ``bytes``.
 
-    With ``deferrable=True`` the task waits for its turn in the triggerer and holds no slot meanwhile.
+    With ``deferrable=True`` the task waits for its turn in the triggerer, without a worker slot.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.DeferrableWrite`:
 
@@ -104,14 +103,14 @@ class IngestOperator(DeferrableWrite):
     :param source_options: options of Spark's reader, such as ``{"header": "true"}`` (templated).
     :param operation: ``insert``, ``upsert``, ``delete``, ``bulk_insert``, ``insert_overwrite`` (the
         partitions that the rows belong to) or ``insert_overwrite_table`` (templated).
-    :param priority: who yields to whom when two writes meet: ``ingestion``, ``backfill``,
+    :param priority: decides who yields when two writes meet: ``ingestion``, ``backfill``,
         ``table_service``, ``cleaning``, or a number, the larger the more important. When None or
-        ``auto``, the run says it: ``write_priority`` in the conf that it was triggered with; else
+        ``auto``, the run decides: ``write_priority`` in the conf of its trigger; else
         ``backfill`` in a run of Airflow's own backfills; else ``ingestion`` (templated).
     :param on_conflict: when a write that completed first touched the same file groups, or added the
-        same new key: ``raise``, or ``rebase``: merge only these file groups again, on what the other
-        one made, and commit then. ``raise`` when nothing says it (templated).
-    :param on_rewrite: when what completed first was a clustering or compaction of lower priority:
+        same new key: ``raise``, or ``rebase``: merge only these file groups again, on the other write's
+        result, and then commit. ``raise`` by default (templated).
+    :param on_rewrite: when a clustering or compaction of lower priority completed first:
         ``rebase`` onto its file groups, or ``revert`` it (templated).
     :param on_higher_priority: when a live writer of higher priority works on the same file groups:
         ``wait`` for its end, or ``fail`` (templated).
@@ -120,24 +119,24 @@ class IngestOperator(DeferrableWrite):
         the rows belong to: ``fail``, as Hudi does by default, or ``wait`` for its end (templated).
     :param yield_timeout: seconds to wait for writers of higher priority, and for such clusterings; an hour
         by default.
-    :param target_file_size: bytes, or a text such as ``100 MB``; files are filled up to about so much
+    :param target_file_size: bytes, or a text such as ``100 MB``; files are filled up to about this size
         (templated).
     :param small_file_limit: the same; smaller files take new rows before new files are opened (templated).
-    :param set_null_for_missing_columns: whether columns of the table that the rows lack are null; else such
-        rows are refused, which is the default.
+    :param set_null_for_missing_columns: True makes columns that the rows lack null; otherwise such rows are
+        refused, which is the default.
     :param validate_schema: whether rows that lack a column are refused in any case.
-    :param heartbeat_interval: seconds between two signs of life of the job.
-    :param tolerable_misses: signs of life that may be missing before others roll the job back.
-    :param extra_metadata: goes into the commit's metadata (templated).
+    :param heartbeat_interval: seconds between two heartbeats of the job.
+    :param tolerable_misses: number of heartbeats that may be missing before others roll the job back.
+    :param extra_metadata: added to the commit's metadata (templated).
     :param txn_id: an open transaction, which another task ends; a transaction of its own when None
         (templated).
-    :param missing_source: when there is nothing at the source's paths: ``fail`` at once, ``retry`` like a
-        failure that the next try may not meet, or ``skip`` the task (templated).
+    :param missing_source: when a path of the source does not exist: ``fail`` at once, ``retry`` like a
+        failure that the next try may avoid, or ``skip`` the task (templated).
     :param on_empty: when the source holds no row: ``fail`` at once, or ``skip`` the task (templated).
     :param asset: whether the table's asset (:func:`~airflow_provider.assets.table_asset`) is an outlet of the
-        task, so that a DAG with it as schedule starts. Its event has instant, completion time, rows and event
-        id as ``extra``. A write in somebody's transaction has no such outlet, because its rows are not shown
-        yet, nor has a table whose name is a template.
+        task, so that it starts DAGs that have it as schedule. Its event has instant, completion time, rows
+        and event id as ``extra``. A write in a transaction of another task has no such outlet, because its
+        rows are not visible yet; nor has a table whose name is a template.
     """
 
     template_fields: Sequence[str] = (
@@ -221,10 +220,10 @@ class IngestOperator(DeferrableWrite):
         """Run the job, and everything around it.
 
         :raises AirflowFailException: for an error that is not retryable; caused by the typed error.
-        :raises AirflowSkipException: for a source that is missing or empty, where the task says so.
-        :raises SourceNotThereYetError: for a source that is missing, where the task says so.
+        :raises AirflowSkipException: for a missing or empty source, where the task's arguments say so.
+        :raises SourceNotThereYetError: for a missing source, where the task's arguments say so.
         :raises WriteConflictError: when another write to the same file groups completed first.
-        :raises JobFailedError: when the job ended without saying why, or was killed.
+        :raises JobFailedError: when the job ended without an answer, or was killed.
         """
         return self._write(context)
 
@@ -276,10 +275,10 @@ class IngestOperator(DeferrableWrite):
         return result
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """The sources as inputs, the table as output; what Airflow's OpenLineage provider asks for.
+        """The sources as inputs, the table as output, for Airflow's OpenLineage provider.
 
-        :param task_instance: of the task; not needed.
-        :return: None where the write ended before it was known what it writes.
+        :param task_instance: the task's instance; not needed.
+        :return: None where the write ended before its table was known.
         """
         return lineage_of(**self._lineage) if self._lineage else None
 
@@ -291,9 +290,9 @@ class IngestOperator(DeferrableWrite):
         return TaskOperation(context)
 
     def _joined_txn(self, resolved: ResolvedTable) -> int | None:
-        """The transaction to write in and not to end; None to write in one of its own.
+        """The enclosing transaction, which another task ends; None for a transaction of its own.
 
-        :raises InvalidInputError: when it cannot be one.
+        :raises InvalidInputError: when the argument is no transaction's id.
         """
         if self.txn_id is None or str(self.txn_id).strip() in ("", "None"):
             return None
@@ -306,12 +305,12 @@ class IngestOperator(DeferrableWrite):
         return transaction_id(self.txn_id)
 
     def job(self, context: Context, options: EffectiveOptions, **shared: Any) -> IngestJob:
-        """What the task is to do.
+        """The task's ingestion as data.
 
-        :param context: of the task.
-        :param options: Hudi's options, the task's over the table's.
+        :param context: the task's context.
+        :param options: Hudi's options; the task's override the table's.
         :param shared: further fields of the job.
-        :raises InvalidInputError: when an argument cannot work.
+        :raises InvalidInputError: when an argument is invalid.
         """
         tuning = {"on_conflict": self.usual_on_conflict} | options.arguments(
             Topic.WRITING,

@@ -1,4 +1,4 @@
-"""Replicating databases to another metastore, and handing them over to it."""
+"""Replication of databases to another metastore, and failover to it."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _SLACK = timedelta(minutes=5)
 
 
 class ReplicationOperator(BaseOperator):
-    """What the operators of a replication share.
+    """Base of the operators of a replication.
 
     :param policy: name of the replication (templated).
-    :param databases: the target's database by the source's (templated).
-    :param locations: the target's folder or URL by the source's, which hold the tables. In a mapping only the
+    :param databases: the target's database for each of the source's (templated).
+    :param locations: the target's folder or URL for each of the source's with tables. In a mapping only the
         target's is templated; in a list of pairs both are.
     :param source_metastore_conn_id: connection of the source's metastore (templated).
     :param target_metastore_conn_id: connection of the target's metastore (templated).
-    :param source_storage_conn_id: of the source's tables; see
+    :param source_storage_conn_id: connection of the source tables' storage; see
         :class:`~airflow_provider.hooks.table.TableHook` (templated).
-    :param target_storage_conn_id: of the target's tables (templated).
+    :param target_storage_conn_id: connection of the target tables' storage (templated).
     """
 
     template_fields: Sequence[str] = (
@@ -90,7 +90,7 @@ class ReplicationOperator(BaseOperator):
 
 
 class ReplicateOperator(ReplicationOperator):
-    """Brings databases of one metastore into another one, with their tables' data, under the same ids.
+    """Replicates databases of one metastore to another one, with their tables' data, under the same ids.
 
     ::
 
@@ -105,21 +105,22 @@ class ReplicateOperator(ReplicationOperator):
             deferrable=True,
         )
 
-    The first pass brings the source's state over, later ones apply the events since. A retry goes on where
-    the try before ended, and copies nothing twice. The result is ``policy``, ``event_id`` (the source's last
+    The first pass copies the source's state, and later ones apply the events since. A retry continues where
+    the earlier try ended, and copies nothing twice. The result is ``policy``, ``event_id`` (the source's last
     event that is applied), ``events``, ``transactions``, ``bytes_copied``, ``files_copied`` and
     ``bootstrapped``.
 
     Arguments beside those of :class:`ReplicationOperator`:
 
-    :param follow_for: seconds, or a timedelta: how long to go on; one pass when None (templated).
-    :param poll_interval: seconds between two looks at the source's log while there is nothing to do.
-    :param bootstrap: whether to bring the source's state over again; what is the same is not copied
+    :param follow_for: seconds, or a timedelta, for which the task follows the source; one pass when None
         (templated).
-    :param threads: files that are copied at once.
+    :param poll_interval: seconds between two looks at the source's log while there is nothing to do.
+    :param bootstrap: whether to copy the source's state again; equal files are not copied
+        (templated).
+    :param threads: number of files that are copied at once.
     :param megabytes_per_second: copy no faster than this; no limit when None.
     :param checksum: whether contents are compared after the copy, besides sizes.
-    :param deferrable: wait for new events in the triggerer, and free the worker's slot meanwhile.
+    :param deferrable: wait for new events in the triggerer, without a worker slot.
     """
 
     template_fields: Sequence[str] = (*ReplicationOperator.template_fields, "follow_for", "bootstrap")
@@ -150,9 +151,9 @@ class ReplicateOperator(ReplicationOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Replicate.
 
-        :raises AirflowFailException: for what no retry can make work, such as a file that is missing at the
-            source, or a position that has fallen out of its log; caused by the typed error.
-        :raises ReplicationLeaseError: when another replicator is at it.
+        :raises AirflowFailException: for errors that no retry can avoid, such as a file that is missing at
+            the source, or a position that has fallen out of its log; caused by the typed error.
+        :raises ReplicationLeaseError: when another replicator is running.
         """
         follow_for = seconds(self.follow_for, "follow_for")
         replicator = self._replicator()
@@ -161,9 +162,9 @@ class ReplicateOperator(ReplicationOperator):
 
     @fail_unless_retryable
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Go on after the source's log has gone on, or the time is over.
+        """Continue after the source's log has new events, or the time is over.
 
-        :raises TableServiceError: what the trigger met, and see :meth:`execute`.
+        :raises TableServiceError: the trigger's error; also see :meth:`execute`.
         """
         if event["status"] == "error":
             raise exceptions.from_dict(event["error"])
@@ -172,7 +173,7 @@ class ReplicateOperator(ReplicationOperator):
         return self._go_on(replicator, Pass(**carried["done"]).then(later), carried["ends"])
 
     def on_kill(self) -> None:
-        """End after the event that is applied now."""
+        """End after the present event."""
         self._is_killed = True
 
     def _go_on(self, replicator: Replicator, done: Pass, ends: float) -> dict[str, Any]:
@@ -209,28 +210,28 @@ class ReplicateOperator(ReplicationOperator):
 
 
 class FailoverOperator(ReplicationOperator):
-    """Makes the target of a replication the source, and the old source its target.
+    """Makes the target of a replication the source, and the old source the target.
 
     ::
 
         FailoverOperator(task_id="hand_over", mode="planned", policy="dr", ...)
 
-    ``planned`` stops the writers of the source, waits for what they have begun, brings everything over, and
-    changes the sides: nothing is lost. ``abort`` lets them go on after one that was begun. ``promote`` is for
-    a source that is gone: the target takes writes from its last whole transaction on; the result says what is
-    lacking if the source's metastore still answers. ``follow`` lets the old source follow after that; what it
-    alone has is kept aside. Each of them may be run again.
+    ``planned`` stops the writers of the source, waits for their transactions, replicates everything, and
+    changes the sides: nothing is lost. ``abort`` lets the writers continue after a planned failover that has
+    not finished. ``promote`` is for a source that is gone: the target takes writes from its last complete
+    transaction on; the result has what is lacking if the source's metastore still answers. ``follow`` lets
+    the old source follow afterwards; it keeps aside what only the old source has. Each mode may be run again.
 
     The result is ``policy``, ``back`` (the replication in the other direction), ``event_id``, ``aborted`` and
-    ``lacking``; of ``follow``, ``kept``, the tables that were kept aside; of ``abort`` nothing.
+    ``lacking``; for ``follow``, ``kept``, the tables that were kept aside; for ``abort`` nothing.
 
     Arguments beside those of :class:`ReplicationOperator`:
 
     :param mode: ``planned``, ``abort``, ``promote`` or ``follow`` (templated).
-    :param wait: seconds, or a timedelta: how long open transactions may take to end, when planned
+    :param wait: seconds, or a timedelta, for which ``planned`` waits for open transactions
         (templated).
-    :param abort_open: whether they are aborted and undone then; else the task fails, and the writers stay
-        stopped (templated).
+    :param abort_open: whether transactions are aborted and undone that are open then; otherwise the task
+        fails, and the writers stay stopped (templated).
     :param source_is_there: whether ``promote`` asks the source's metastore (templated).
     """
 
@@ -261,8 +262,8 @@ class FailoverOperator(ReplicationOperator):
     def execute(self, context: Context) -> dict[str, Any] | None:
         """Change the sides.
 
-        :raises AirflowFailException: for a wrong mode, transactions that do not end, and what else no retry
-            can make work; caused by the typed error.
+        :raises AirflowFailException: for a wrong mode, transactions that do not end, and other errors that no
+            retry can avoid; caused by the typed error.
         """
         hook, policy = self._pair()
         target = hook.target.get_metastore()

@@ -37,8 +37,8 @@ class TransactionOperator(BaseOperator):
     """Base of the operators that begin and end transactions.
 
     :param metastore_conn_id: connection of type ``table_metastore`` (templated).
-    :param storage_conn_id: of the tables' storage; see :class:`~airflow_provider.hooks.table.TableHook`
-        (templated).
+    :param storage_conn_id: connection of the tables' storage; see
+        :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """
 
     template_fields: Sequence[str] = ("metastore_conn_id", "storage_conn_id")
@@ -73,11 +73,11 @@ class BeginTransactionOperator(TransactionOperator):
         commit = CommitTransactionOperator(task_id="commit", txn_id=begin.output)
         begin >> [flights, delays] >> commit
 
-    A retry gives the transaction of the try before, while that is open. A task that is cleared aborts it,
-    unless it has ended, and begins a new one: clear everything after it too.
+    A retry returns the transaction of the earlier try, as long as it is open. A task that is cleared aborts
+    it, unless it has ended, and begins a new one: clear all tasks after it too.
 
-    :param timeout: how long the transaction may be without a sign of life before it is aborted and undone;
-        a timedelta or seconds. Tasks give signs of life while they write into it; so this is the longest
+    :param timeout: how long the transaction may be without a heartbeat before it is aborted and undone;
+        a timedelta or seconds. Tasks send heartbeats while they write into it; so this is the longest
         time between two of them, waiting and retry delays included (templated).
     """
 
@@ -89,9 +89,9 @@ class BeginTransactionOperator(TransactionOperator):
 
     @fail_unless_retryable
     def execute(self, context: Context) -> int:
-        """Begin it.
+        """Begin the transaction.
 
-        :raises AirflowFailException: for a timeout that cannot be one.
+        :raises AirflowFailException: for an invalid timeout.
         :raises MetastoreUnavailableError: when the metastore cannot be reached.
         """
         timeout, metastore, operation = _seconds(self.timeout), self._metastore(), TaskOperation(context)
@@ -115,23 +115,23 @@ class BeginTransactionOperator(TransactionOperator):
         return txn_id
 
     def _end_what_was_left(self, metastore: AnyMetastore, txn_id: int | None) -> None:
-        """Abort what this task began before it was cleared, and whatever timed out."""
+        """Abort the transaction that this task began before it was cleared, and all expired ones."""
         options = self._storage_options()
         try:
             if txn_id is not None and metastore.get_txn(txn_id).state is TxnState.OPEN:
                 abort_transaction(metastore, txn_id, reason="its task was cleared", storage_options=options)
             recover_transactions(metastore, storage_options=options)
         except (TableServiceError, OSError) as error:
-            # They may be of other tables, whose next writers end them.
+            # They may write to other tables, whose next writers end them.
             self.log.warning("transactions left alone could not be ended now: %s", error)
 
 
 class CommitTransactionOperator(TransactionOperator):
     """Commits a transaction: everything written in it becomes visible in one step.
 
-    It fails, and leaves the transaction open, when a task that was to write in it has not, or still writes.
-    A retry succeeds when the try before it committed and could not report it. The result is ``txn_id`` and
-    ``event_id``, of the COMMIT_TXN event.
+    It fails, and leaves the transaction open, when a task that should write in it has not, or is still
+    writing. A retry succeeds when the earlier try committed and could not report it. The result is ``txn_id``
+    and ``event_id``, the id of the COMMIT_TXN event.
 
     :param txn_id: the transaction, from :class:`BeginTransactionOperator` (templated).
     """
@@ -144,10 +144,10 @@ class CommitTransactionOperator(TransactionOperator):
 
     @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
-        """Commit it.
+        """Commit the transaction.
 
-        :raises AirflowFailException: when it was aborted, or is no transaction.
-        :raises CommitError: when not all of it is written.
+        :raises AirflowFailException: when it was aborted, or does not exist.
+        :raises CommitError: when a write in it is missing or unfinished.
         """
         txn_id = transaction_id(self.txn_id)
         try:
@@ -166,9 +166,9 @@ class AbortTransactionOperator(TransactionOperator):
         begin >> [flights, delays] >> commit
         [flights, delays] >> AbortTransactionOperator(task_id="abort", txn_id=begin.output)
 
-    Without it, what failed can be cleared and done again in the same transaction until that times out;
-    then it is undone all the same. One that is committed stays so. The result is ``txn_id`` and
-    ``event_id``, of the ABORT_TXN or COMMIT_TXN event.
+    Without this operator, a failed task can be cleared and run again in the same transaction until that times
+    out; then it is undone all the same. A committed transaction stays committed. The result is ``txn_id`` and
+    ``event_id``, the id of the ABORT_TXN or COMMIT_TXN event.
 
     :param txn_id: the transaction, from :class:`BeginTransactionOperator` (templated).
     """
@@ -181,10 +181,10 @@ class AbortTransactionOperator(TransactionOperator):
 
     @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any]:
-        """Abort it.
+        """Abort the transaction.
 
-        :raises AirflowFailException: when a table cannot be opened, or a write cannot be undone; no reader
-            with a snapshot sees anything of it all the same.
+        :raises AirflowFailException: when a table cannot be opened, or a write cannot be undone; even then no
+            reader with a snapshot sees any of it.
         """
         txn_id, metastore = transaction_id(self.txn_id), self._metastore()
         if metastore.get_txn(txn_id).state is TxnState.COMMITTED:
@@ -201,7 +201,7 @@ class AbortTransactionOperator(TransactionOperator):
 def transaction_id(given: Any) -> int:
     """A transaction's id; a template's result is text.
 
-    :raises InvalidInputError: when it is none.
+    :raises InvalidInputError: when it is no id.
     """
     text = str(given).strip()
     if isinstance(given, bool) or not text.isdecimal():

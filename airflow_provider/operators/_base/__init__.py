@@ -1,6 +1,6 @@
 """The parts that operators share: connections, templates, Spark jobs, priorities, a task's operation key.
 
-Nothing here is public. A concrete operator has at most three of these classes below it.
+Nothing here is public. A concrete operator has at most three of these classes as bases.
 """
 
 from airflow_provider.operators._base.deferrable_write import DeferrableWrite

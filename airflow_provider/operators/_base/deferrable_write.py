@@ -1,4 +1,4 @@
-"""The base of operators whose write may wait for its turn in the triggerer."""
+"""The base of operators whose write can wait for its turn in the triggerer."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from airflow_provider.triggers.table_turn import TableTurnTrigger, before_turn
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-# To defer and to come back takes seconds; a commit of somebody else takes less.
+# A deferral and the return from it take seconds; another writer's commit takes less.
 _SECONDS_IN_THE_WORKER = 5.0
 _LOOK_EVERY_SECONDS = 0.5
 _LOOK_EVERY_SECONDS_DEFERRED = 5.0
 
 
 class DeferrableWrite(SparkOperator, abc.ABC):
-    """Base of operators whose write waits for its turn before its job starts, and then holds no slot.
+    """Base of operators whose write can wait for its turn before its job starts, without a worker slot.
 
     :param deferrable: whether the task, before its job starts, waits for its turn in the triggerer: for live
-        writers of higher priority, for who holds the table lock, and for a job that an earlier try left
-        running. Airflow's ``[operators] default_deferrable`` when nothing says it.
+        writers of higher priority, for the holder of the table lock, and for a job that an earlier try left
+        running. Airflow's ``[operators] default_deferrable`` by default.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class DeferrableWrite(SparkOperator, abc.ABC):
 
     @fail_unless_retryable
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Go on when the trigger says so: it is this write's turn, or it has waited for long enough.
+        """Continue after the trigger: it is this write's turn, or it has waited for long enough.
 
-        :raises TableServiceError: what the trigger met, as the type it had there; else see ``execute``.
+        :raises TableServiceError: the trigger's error, in its original type; also see ``execute``.
         """
         if event["status"] == "error":
             raise from_dict(event["error"])
@@ -62,14 +62,14 @@ class DeferrableWrite(SparkOperator, abc.ABC):
 
     @abc.abstractmethod
     def _write(self, context: Context) -> dict[str, Any]:
-        """Do the task's work, but for its turn; the operation is the same before and after a deferral."""
+        """Do the task's work after its turn has come; a deferral does not change the operation."""
 
     def _in_turn(
         self, table: HudiTable, operation: TaskOperation, job: IngestJob, options: EffectiveOptions
     ) -> IngestJob:
         """Defer unless it is this write's turn.
 
-        :return: the job, with the patience that is left to it.
+        :return: the job, with the rest of its patience.
         :raises TaskDeferred: when the task has to wait.
         """
         if not self.deferrable:

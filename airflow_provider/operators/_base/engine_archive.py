@@ -7,8 +7,8 @@ from pathlib import Path
 
 import airflow_provider
 
-# A driver or an executor reads and writes tables and does nothing else. The metastore is in
-# for a lock in a database; nothing imports it where the lock is another.
+# A driver or an executor only reads and writes tables. The metastore is included for a lock in a database;
+# with another lock nothing imports it.
 _NOT_FOR_CLUSTERS = frozenset(
     {
         "assets",
@@ -30,9 +30,9 @@ _SOURCES = frozenset({".py", ".avsc", ".json", ".thrift"})
 def write_engine_archive(folder: Path) -> Path:
     """Pack the part of this package that a Spark job needs.
 
-    :param folder: where to put it.
-    :return: a zip file, for ``py_files``; with the libraries of docs/spark.md it is all that a
-        cluster's Python needs.
+    :param folder: the folder for the file.
+    :return: a zip file, for ``py_files``; with the libraries of docs/spark.md a cluster's Python needs
+        nothing else.
     """
     package = Path(airflow_provider.__file__).parent
     archive = folder / "airflow_provider.zip"

@@ -1,4 +1,4 @@
-"""What Airflow is told of a write: the table's asset, and OpenLineage's datasets with their facets."""
+"""Lineage of a write for Airflow: the table's asset, and OpenLineage's datasets with their facets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXTRA = ("instant", "completion_time", "rows_inserted", "rows_updated", "rows_d
 
 
 def outlet_of(table: object) -> Asset | None:
-    """The asset of a table; None where only the running task will know the table's name.
+    """The asset of a table; None where only the running task knows the table's name.
 
     :param table: an operator's argument, perhaps a template.
     """
@@ -29,13 +29,13 @@ def outlet_of(table: object) -> Asset | None:
     try:
         return table_asset(table)
     except InvalidInputError:
-        return None  # the task tells what is wrong with it
+        return None  # the task raises the error
 
 
 def event_extra(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What the asset's event says of a write.
+    """The extra of the asset's event for a write.
 
-    :param result: the operator's.
+    :param result: the operator's result.
     """
     return {name: result[name] for name in _EXTRA}
 
@@ -49,14 +49,14 @@ def lineage_of(
 ) -> OperatorLineage[Any, Any]:
     """The sources of a write as inputs, the table as output.
 
-    The table is named by its location, as OpenLineage names what lies on a storage, and as Spark does;
-    its name in the metastore comes as a symbolic link.
+    The table's dataset is named by its location, as OpenLineage names data on a storage, and as Spark does;
+    its name in the metastore is added as a symbolic link.
 
     :param sources: paths, URLs or patterns of the files that are read.
-    :param table: the table as the operator was given it.
-    :param location: where the table is.
+    :param table: the operator's argument for the table.
+    :param location: location of the table.
     :param schema: its columns; left out when None.
-    :param result: of the write; statistics and version are left out when None, because it failed.
+    :param result: the write's result; None for a write that failed, which has no statistics and version.
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset, OutputDataset
@@ -88,7 +88,7 @@ def lineage_of(
 
 
 def _dataset_name(location: str) -> tuple[str, str]:
-    """Namespace and name of what lies at a location, by OpenLineage's rules; of a pattern, its folder."""
+    """Namespace and name of the data at a location, by OpenLineage's rules; for a pattern, of its folder."""
     if found := _PATTERN.search(location):
         location = location[: found.start()].rpartition("/")[0]
     scheme, separator, rest = location.partition("://")

@@ -24,7 +24,7 @@ class LongRunningSparkJob:
 
     Leaving it as a context manager ends the job.
 
-    :param start: makes the job, not running yet.
+    :param start: creates the job, without starting it.
     :param job: the description that requests refer to.
     :param storage: the table's storage.
     """
@@ -40,11 +40,11 @@ class LongRunningSparkJob:
 
         :param request: the request.
         :return: the request's result.
-        :raises TableServiceError: the error that the request met; the job goes on.
+        :raises TableServiceError: the request's error; the job continues.
         :raises JobFailedError: when the job ended, or was killed; with the end of its log.
         """
         if self._run is None or self._run.is_over:
-            # A job without requests ends by itself after a while, and gives its executors back.
+            # A job without requests ends by itself after a while, and releases its executors.
             job = dataclasses.replace(self._job, job_id=uuid.uuid4().hex)
             self._run = _Run(self._start(), job, self._storage)
         return self._run.ask(request)
@@ -60,7 +60,7 @@ class LongRunningSparkJob:
 
 
 class _Run:
-    """One process of the job; a thread reads its output, while the task's own thread waits for answers."""
+    """One process of the job; a thread reads its output while the task's own thread waits for answers."""
 
     def __init__(self, running: SparkJob, job: IngestJob, storage: Storage) -> None:
         self._running = running

@@ -1,4 +1,4 @@
-"""Priorities as a DAG author gives them: by name, as a number, or by the run."""
+"""Priorities from a DAG author: by name, as a number, or by the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 CONF_KEY = "write_priority"
-"""The key of a run's conf that gives the priority of its writes."""
+"""The key in a run's conf for the priority of its writes."""
 
 
 def priority_of_run(
@@ -20,10 +20,10 @@ def priority_of_run(
 ) -> int:
     """The priority of a task's writes.
 
-    :param priority: what the task says; it wins, unless it is None or ``auto``.
-    :param context: of the task; its run's conf comes next, then the run's type.
-    :param otherwise: where nothing says it.
-    :raises InvalidInputError: when what says it is not a priority.
+    :param priority: the task's own argument; it wins, unless it is None or ``auto``.
+    :param context: the task's context; its run's conf comes next, then the run's type.
+    :param otherwise: the priority when none of these has one.
+    :raises InvalidInputError: when a value is not a priority.
     """
     if priority is not None and str(priority).strip().lower() not in ("auto", "none", ""):
         return priority_number(priority)
@@ -40,7 +40,7 @@ def priority_number(priority: str | int) -> int:
     """A priority as a number.
 
     :param priority: one of the names, or a number, also as text (a template's result is text).
-    :raises InvalidInputError: when it is neither; names the names.
+    :raises InvalidInputError: when it is neither; the message lists the names.
     """
     if isinstance(priority, int) and not isinstance(priority, bool):
         return priority

@@ -1,4 +1,4 @@
-"""Running a Spark job and learning how it ended: in a child process, or by spark-submit."""
+"""Running a Spark job and reading its result: in a child process, or by spark-submit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _TAIL_LINES = 60
 # Airflow kills a task that has not ended five seconds after on_kill.
 _SECONDS_TO_TERMINATE = 2.0
-# A process that the system does not let go is not waited for longer.
+# The wait for a process that the system does not end takes no longer than this.
 _SECONDS_TO_END = 30
 _JOB_FILE = Path(__file__).parents[2] / "spark" / "job.py"
 
@@ -43,15 +43,15 @@ _JOB_FILE = Path(__file__).parents[2] / "spark" / "job.py"
 def spark_job(
     log: Logger, conn_id: str | None, conf: Mapping[str, str], submit_options: Mapping[str, Any]
 ) -> SparkJob:
-    """The way to run a job that a connection stands for.
+    """The job runner for a connection.
 
     :param log: the task's log.
     :param conn_id: a connection of type ``spark`` or ``spark_connect``; a local session when None.
-    :param conf: Spark's configuration, for spark-submit; a local session has it from the job, a
+    :param conf: Spark's configuration, for spark-submit; a local session gets it from the job, and a
         Spark Connect server has its own.
     :param submit_options: further arguments of ``SparkSubmitHook``.
-    :raises InvalidConnectionError: when the connection does not exist (the Spark provider would go
-        on with YARN), or options are given that it has no use for.
+    :raises InvalidConnectionError: when the connection does not exist (the Spark provider would fall back to
+        YARN), or it does not support the given options.
     """
     if conn_id is None:
         _refuse(submit_options, "spark_submit_options", "a local session")
@@ -88,21 +88,21 @@ def _refuse(options: Mapping[str, Any], name: str, where: str) -> None:
 
 
 class Job(Protocol):
-    """A job as data, which :mod:`airflow_provider.spark.job` reads."""
+    """A job as data for :mod:`airflow_provider.spark.job`."""
 
     @property
     def job_id(self) -> str:
-        """Names the answer's file."""
+        """The id that names the answer's file."""
 
     def to_json(self) -> str:
-        """The job as text; may hold secrets."""
+        """The job as text; it may contain secrets."""
 
 
 class SparkJob(abc.ABC):
-    """A Spark job under way.
+    """A Spark job that is running.
 
-    :param log: the task's log; the job's lines go there as they come.
-    :cvar outlives_task: whether the job may go on when the worker that started it dies.
+    :param log: the task's log; the job's lines are written there as they arrive.
+    :cvar outlives_task: whether the job may continue when the worker that started it dies.
     """
 
     outlives_task: ClassVar[bool]
@@ -121,16 +121,16 @@ class SparkJob(abc.ABC):
     def run(self, job: Job, storage: Storage) -> dict[str, Any]:
         """Start the job and wait for its end.
 
-        :param job: what to do.
+        :param job: the job as data.
         :param storage: the table's storage, where the job also leaves its answer.
         :return: the job's result.
-        :raises TableServiceError: what the job raised, as the type it was there.
-        :raises JobFailedError: when it was killed, or ended without saying why; with the end of
+        :raises TableServiceError: the job's error, in its original type.
+        :raises JobFailedError: when it was killed, or ended without an answer; the message has the end of
             its log.
         """
         with tempfile.TemporaryDirectory(prefix="table-services-") as folder:
             specification = Path(folder) / f"{job.job_id}.json"
-            # The folder is its owner's only, because storage options may hold secrets.
+            # Only its owner may read the folder, because storage options may contain secrets.
             specification.write_text(job.to_json())
             end = self._run(specification)
         answer = self._answer or read_answer(storage, job.job_id)
@@ -152,7 +152,7 @@ class SparkJob(abc.ABC):
 
     @abc.abstractmethod
     def _run(self, specification: Path) -> str:
-        """Run to the end, whatever it is; says for a person how it ended."""
+        """Run to the end, successful or not; returns a description of the end for people."""
 
     @abc.abstractmethod
     def _kill(self) -> None: ...
@@ -161,7 +161,7 @@ class SparkJob(abc.ABC):
         for line in lines:
             text = line.rstrip()
             if text.startswith(RESULT_PREFIX):
-                with contextlib.suppress(json.JSONDecodeError):  # then the answer file tells
+                with contextlib.suppress(json.JSONDecodeError):  # then the answer file is read
                     self._answer = json.loads(text.removeprefix(RESULT_PREFIX))
                 continue
             self._tail.append(text)
@@ -174,7 +174,7 @@ class ChildSparkJob(SparkJob):
     :param log: the task's log.
     :param environment: added to this process's own; ``SPARK_REMOTE`` there makes the job use a
         Spark Connect server in place of a session of its own.
-    :param if_killed: what to do when the system kills it, for a person.
+    :param if_killed: advice for people when the system kills it.
     """
 
     outlives_task = False
@@ -186,7 +186,7 @@ class ChildSparkJob(SparkJob):
         self._process: subprocess.Popen[str] | None = None
 
     def _run(self, specification: Path) -> str:
-        # A task's standard input is its line to Airflow: the job must not have it.
+        # A task's standard input is its channel to Airflow, so the job must not have it.
         with subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
             [sys.executable, "-m", "airflow_provider.spark.job", str(specification)],
             env={**os.environ, **self._environment},
@@ -205,7 +205,7 @@ class ChildSparkJob(SparkJob):
                     self._log.info(line.rstrip())
                 ended = _describe_exit(self._process.wait(), self._if_killed)
             except BaseException:
-                self._kill()  # a timeout of the task, say
+                self._kill()  # for example at a timeout of the task
                 raise
             finally:
                 self._process.wait()
@@ -218,8 +218,8 @@ class ChildSparkJob(SparkJob):
         if "SPARK_REMOTE" not in self._environment:
             _kill_session(self._process)
             return
-        # The server's tasks would write on behind the rollback; a driver that is asked to end
-        # stops them first.
+        # The server's tasks would continue to write after the rollback; a driver that is terminated stops
+        # them first.
         self._process.terminate()
         last_word = threading.Timer(_SECONDS_TO_TERMINATE, self._kill_if_alive)
         last_word.daemon = True
@@ -290,8 +290,8 @@ class SubmittedSparkJob(SparkJob):
 
     def _kill(self) -> None:
         if self._hook is not None:
-            # spark-submit's own JVM first would leave its Python driver alive, orphaned and
-            # writing: the whole session ends at once, then the hook ends what runs on a cluster.
+            # If spark-submit's own JVM ended first, its Python driver would stay alive as an orphan and
+            # write. So the whole session ends at once, then the hook ends the part on a cluster.
             _kill_session(self._hook._submit_sp)
             self._hook.on_kill()
 
@@ -306,7 +306,7 @@ class _ListeningSubmitHook(SparkSubmitHook):
 
 
 def _python_conf(master: str, on_cluster: bool) -> dict[str, str]:
-    """Drivers and executors on this machine take this interpreter, and not ``python3`` on PATH."""
+    """Make drivers and executors on this machine use this interpreter, instead of ``python3`` on PATH."""
     if on_cluster:
         return {}
     conf = {"spark.pyspark.driver.python": sys.executable}
@@ -316,9 +316,9 @@ def _python_conf(master: str, on_cluster: bool) -> dict[str, str]:
 
 
 def _kill_session(process: subprocess.Popen[str] | None) -> list[psutil.Process]:
-    """Kill all processes of a job; those that were there.
+    """Kill all processes of a job, and return them.
 
-    Spark's Python workers have groups of their own, so the job is what has its session.
+    Spark's Python workers have their own process groups, so the session identifies the job's processes.
     """
     alive = [] if process is None else list(_processes_of(process.pid))
     for each in alive:
@@ -328,7 +328,7 @@ def _kill_session(process: subprocess.Popen[str] | None) -> list[psutil.Process]
 
 
 def _end_session(process: subprocess.Popen[str] | None) -> None:
-    """Kill all processes of a job and wait for their end, so that none writes on behind a rollback."""
+    """Kill all processes of a job and wait for their end, so that none writes after a rollback."""
     for _ in range(_SECONDS_TO_END):
         if not (alive := _kill_session(process)):
             return
@@ -337,7 +337,7 @@ def _end_session(process: subprocess.Popen[str] | None) -> None:
 
 def _processes_of(session: int) -> Iterator[psutil.Process]:
     for each in psutil.process_iter():
-        # A process that has ended, or that this user may not see.
+        # A process may have ended, or this user may not see it.
         with contextlib.suppress(OSError, psutil.Error):
             if os.getsid(each.pid) == session and each.status() != psutil.STATUS_ZOMBIE:
                 yield each

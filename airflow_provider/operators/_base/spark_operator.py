@@ -36,10 +36,11 @@ class SparkOperator(TableOperator):
         such as ``executor_memory`` (templated).
     :param spark_connect_timeout: seconds, or a timedelta, within which a Spark Connect server has to be
         reached (templated).
-    :param engine: what does the work: ``spark``; ``arrow``, which is a process on the worker that starts no
-        Spark and has all rows in memory; or ``auto``: ``arrow`` for input of at most ``arrow_max_bytes``, and
-        ``spark`` for more, or where only Spark can do it. The log says which, and why (templated).
-    :param arrow_max_bytes: bytes of input, or a text such as ``100 MB``, up to which ``auto`` takes
+    :param engine: the engine of the job: ``spark``; ``arrow``, which is a process on the worker that starts
+        no Spark and has all rows in memory; or ``auto``: ``arrow`` for input of at most ``arrow_max_bytes``,
+        and ``spark`` for more, or where only Spark can do it. The log has the choice and the reason
+        (templated).
+    :param arrow_max_bytes: bytes of input, or a text such as ``100 MB``, up to which ``auto`` chooses
         ``arrow``; 32 MiB by default (templated).
     """
 
@@ -78,8 +79,8 @@ class SparkOperator(TableOperator):
     def on_kill(self) -> None:
         """End the job at once; :meth:`execute` then rolls its write back.
 
-        :meth:`execute` waits for nothing but the job's end. A rollback here, in a signal handler, could
-        interrupt the use of the same database connection or lock.
+        :meth:`execute` waits only for the job's end. A rollback here, in a signal handler, could interrupt
+        the use of the same database connection or lock.
         """
         self._is_killed = True
         if self._running is not None:
@@ -87,7 +88,7 @@ class SparkOperator(TableOperator):
             self._running.kill()
 
     def _spark_settings(self) -> dict[str, Any]:
-        """The fields of a job that say how it comes by its session."""
+        """The fields of a job from which it gets its session."""
         timeout = seconds(self.spark_connect_timeout, "spark_connect_timeout")
         return {
             "spark_conf": dict(self.spark_conf or {}),
@@ -95,12 +96,12 @@ class SparkOperator(TableOperator):
         }
 
     def _engine_wanted(self) -> tuple[str, int]:
-        """``engine`` and ``arrow_max_bytes``, once they are rendered."""
+        """``engine`` and ``arrow_max_bytes``, after rendering."""
         limit = byte_size(self.arrow_max_bytes, "arrow_max_bytes")
         return one_of(self.engine, "engine", ENGINES), ARROW_MAX_BYTES if limit is None else limit
 
     def _choose(self, sizes: Callable[[], Sequence[int]], what: str) -> str:
-        """The engine for files of these sizes, in bytes, which are only asked for where they decide."""
+        """The engine for files of these sizes, in bytes, which are read only where they decide."""
         engine, limit = self._engine_wanted()
         found = sizes() if engine == AUTO else ()
         choice = choose_engine(engine, sum(found), f"{len(found)} {what}", limit)
@@ -122,7 +123,7 @@ class SparkOperator(TableOperator):
         return running
 
     def _run(self, running: SparkJob, job: Job, storage: Storage) -> dict[str, Any]:
-        """Run a job to its end; when this raises, nothing of the job runs any more."""
+        """Run a job to its end; when this raises, no process of the job is running any more."""
         try:
             return running.run(job, storage)
         except BaseException:

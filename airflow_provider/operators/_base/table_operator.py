@@ -20,10 +20,10 @@ class TableOperator(BaseOperator):
     """Base of operators that work on one table.
 
     :param table: ``database.table``, or the table's path or URL (templated).
-    :param hudi_options: settings by Hudi's own names, such as ``hoodie.parquet.max.file.size``, over those
-        that are kept in the table's properties; what the operator's own arguments say holds over the
-        table's, and must not contradict these. Options that are not about this operator are checked,
-        and have no effect; see docs/configuration.md (templated).
+    :param hudi_options: options by Hudi's own names, such as ``hoodie.parquet.max.file.size``. They override
+        those in the table's properties. The operator's own arguments override the table's options too, but
+        must not contradict these. Options for other operators are checked, and have no effect; see
+        docs/configuration.md (templated).
     :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
     :param lock_conn_id: connection of type ``table_lock`` (templated).
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
@@ -56,7 +56,7 @@ class TableOperator(BaseOperator):
         self.storage_conn_id = storage_conn_id
 
     def pre_execute(self, context: Any) -> None:
-        """Tell whoever names the writer which instance of a mapped task this is: Airflow does not."""
+        """Set the mapped task's index for the description of the writer: Airflow does not."""
         os.environ["AIRFLOW_CTX_MAP_INDEX"] = str(context["ti"].map_index)
 
     def _options(self, table: HudiTable) -> EffectiveOptions:

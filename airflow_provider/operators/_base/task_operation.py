@@ -1,4 +1,4 @@
-"""The operation of one task run, remembered over its retries."""
+"""The operation of one task run, stored over its retries."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _STATE_KEY = "table_services_operation"
-# A worker's clock may be ahead of the clocks that made the commit log's times.
+# A worker's clock may be ahead of the clocks that set the times in the commit log.
 _CLOCK_SKEW = timedelta(days=1)
 
 
 class TaskOperation:
-    """The operation of a task run: one key for all its tries, so that a try finds what the last one did.
+    """The operation of a task run: one key for all its tries, so that a try finds an earlier one's commit.
 
-    Kept in Airflow's task state store, which outlives a try (visible in the task's tab
-    "Storage"). It also outlives clearing a task, and a cleared task is to do its work again:
-    clearing raises ``max_tries`` and a retry does not (``clear_task_instances`` in Airflow's
-    ``models/taskinstance.py``), so a state with another ``max_tries`` belongs to a run that is over.
+    It is stored in Airflow's task state store, which outlives a try (visible in the task's tab "Storage").
+    The state also outlives clearing a task, but a cleared task does its work again. Clearing raises
+    ``max_tries`` and a retry does not (``clear_task_instances`` in Airflow's ``models/taskinstance.py``), so
+    a state with another ``max_tries`` belongs to a run that is over.
 
-    :ivar key: under which :func:`airflow_provider.concurrency.find_operation` finds the commit.
+    :ivar key: the key under which :func:`airflow_provider.concurrency.find_operation` finds the commit.
     :ivar since: an instant time before the first try, also by a clock that is a day behind; None when the
         key was given, because others may have worked under it long ago.
     :ivar began: the same, for this task run alone.
@@ -47,7 +47,7 @@ class TaskOperation:
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
         goes_on = self._state.get("max_tries") == max_tries or (resumes and not self._state.get("finished"))
         goes_on = bool(self._state) and goes_on and key in (None, self._state.get("key"))
-        # A task that has waited in the triggerer since its beginning is no retry.
+        # A task that has waited in the triggerer since it began is no retry.
         self.is_retry = goes_on and self._state.get("has_begun", True)
         self.before: Mapping[str, Any] = {} if goes_on else self._state
         if goes_on:
@@ -77,34 +77,34 @@ class TaskOperation:
         return str(self._state["since"])
 
     def part(self, name: str) -> TaskOperation:
-        """A part of the operation, with its own key; facts are remembered for one part at a time.
+        """A part of the operation, with its own key; facts are stored for one part at a time.
 
-        :param name: of the part.
+        :param name: name of the part.
         """
         found = copy.copy(self)
         found._part = f"/{name}"
         return found
 
     def finish(self) -> None:
-        """Remember that nothing is left to be done, so that a cleared task does it all again."""
+        """Store that the work is complete, so that a cleared task does all of it again."""
         self.remember(finished=True)
 
     def settle(
         self, table: HudiTable, reason: str, *, wait_for: Callable[[PendingInstant], bool] | None = None
     ) -> CommitResult | None:
-        """Bring what this operation began in a table to an end: it committed, or it is rolled back.
+        """End this operation's instants in a table: each has committed, or is rolled back.
 
         :param table: the table.
-        :param reason: why, for the log of a rollback.
+        :param reason: the reason of a rollback, for its log.
         :param wait_for: see :func:`~airflow_provider.concurrency.settle_operation`.
         :return: the commit; None when there is none and never will be.
         """
         return settle_operation(table, self.key, since=self.since, reason=reason, wait_for=wait_for)
 
     def remember(self, **facts: Any) -> None:
-        """Keep facts for the next try, and for a person who looks at the task in Airflow.
+        """Store facts for the next try, and for people who look at the task in Airflow.
 
-        :param facts: JSON-able; None forgets one.
+        :param facts: JSON-able; the value None deletes a fact.
         """
         self._state.update(facts)
         for name in [name for name, fact in facts.items() if fact is None]:
@@ -112,7 +112,7 @@ class TaskOperation:
         self._save()
 
     def recall(self, name: str) -> Any:
-        """The fact that was remembered under a name; None when there is none."""
+        """The fact that was stored under a name; None when there is none."""
         return self._state.get(name)
 
     def _save(self) -> None:

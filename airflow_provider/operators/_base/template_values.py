@@ -1,4 +1,4 @@
-"""Arguments that a template may have rendered to text."""
+"""Arguments that may be text, because a template rendered them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def seconds(given: timedelta | float | str | None, name: str) -> float | None:
     """A duration in seconds.
 
     :param given: a timedelta, or seconds as a number or as text; None or its text for none.
-    :param name: of the argument, for the error.
+    :param name: the argument's name, for the error.
     :raises InvalidInputError: when it is none of these, or below 0.
     """
     if given is None or given == "None":
@@ -32,7 +32,7 @@ def flag(given: bool | str, name: str) -> bool:
     """Yes or no.
 
     :param given: True or False, or the text of either.
-    :param name: of the argument, for the error.
+    :param name: the argument's name, for the error.
     :raises InvalidInputError: when it is something else.
     """
     text = str(given).strip().lower()
@@ -42,10 +42,10 @@ def flag(given: bool | str, name: str) -> bool:
 
 
 def count(given: int | str | None, name: str) -> int | None:
-    """A number of things.
+    """A count.
 
     :param given: a whole number, or its text; None or its text for none.
-    :param name: of the argument, for the error.
+    :param name: the argument's name, for the error.
     :raises InvalidInputError: when it is no whole number, or below 0.
     """
     if given is None or given == "None":
@@ -59,9 +59,9 @@ def one_of(given: str, name: str, known: Collection[str]) -> str:
     """One of several words.
 
     :param given: the word.
-    :param name: of the argument, for the error.
+    :param name: the argument's name, for the error.
     :param known: the words.
-    :raises InvalidInputError: when it is another.
+    :raises InvalidInputError: when it is another word.
     """
     if given not in known:
         raise InvalidInputError(f"{name} must be one of {', '.join(known)}, not {given!r}")
@@ -73,7 +73,7 @@ def byte_size(given: int | str | None, name: str) -> int | None:
 
     :param given: a whole number, or a text such as ``100 MB`` (of 1000 x 1000 bytes) or ``64MiB`` (of
         1024 x 1024 bytes); None or its text for none.
-    :param name: of the argument, for the error.
+    :param name: the argument's name, for the error.
     :raises InvalidInputError: when it is neither.
     """
     if given is None or given == "None":
@@ -93,7 +93,7 @@ _SIZE = re.compile(r"([0-9]+)\s*(?:([kmgt])(i)?)?b?", re.IGNORECASE)
 
 
 def check_plan_named(instant: str | None) -> None:
-    """Refuse the text of None where a DAG author writes it; of a template it is what came of no plan.
+    """Refuse the text of None in a DAG; from a template that text means that there is no plan.
 
     :param instant: an argument, before it is rendered.
     :raises InvalidInputError: when it is such a text.
@@ -108,8 +108,8 @@ def check_plan_named(instant: str | None) -> None:
 def mapping(given: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
     """Values by their names.
 
-    :param given: these; none when None.
-    :param name: of the argument, for the error.
+    :param given: the values; none when None.
+    :param name: the argument's name, for the error.
     :raises InvalidInputError: when it is something else.
     """
     if given is not None and not isinstance(given, Mapping):
