@@ -1,9 +1,9 @@
 """The notification log: all events of the metastore, in one total order.
 
-An event's id is taken from a counter row inside the database transaction of the change
-that it tells; the row stays locked until that transaction ends. So ids are gapless, in
-commit order, and an event is there exactly when its change is (Hive does the same:
-DbNotificationListener, NOTIFICATION_SEQUENCE).
+An event takes its id from a counter row, inside the database transaction of the change
+that it reports. The row stays locked until that transaction ends. So ids are gapless and in
+commit order, and the log has an event exactly when the database has its change (Hive does the
+same: DbNotificationListener, NOTIFICATION_SEQUENCE).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def append_event(
     database: str | None = None,
     table: str | None = None,
 ) -> int:
-    """Write an event in the caller's database transaction, as the last thing that it locks.
+    """Write an event in the caller's database transaction. The event counter is its last lock.
 
     :param message: the body, without the fields that all bodies have.
     :return: the event's id.
@@ -88,7 +88,7 @@ def append_events(connection: Connection, events: Sequence[NewEvent]) -> int:
 
 
 def current_event_id(connection: Connection) -> int:
-    """The id of the last event; 0 when there was none."""
+    """The id of the last event; 0 for an empty log."""
     return counted(connection, Counter.EVENT_ID)
 
 
@@ -129,7 +129,7 @@ def register_consumer(
         raise InvalidInputError("a consumer needs a name that is not empty")
     if expiry_seconds is not None and expiry_seconds <= 0:
         raise InvalidInputError(f"consumer {name!r}: an expiry of {expiry_seconds:g} s; give more than 0")
-    # Held against a purge at the same time, which must not overtake the registration.
+    # The lock on the counter keeps a purge at the same time from overtaking the registration.
     advance(connection, Counter.PURGED_EVENT_ID, by=0)
     existing = _consumer(connection, name)
     if existing is not None:

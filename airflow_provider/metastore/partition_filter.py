@@ -1,13 +1,14 @@
-"""Which partitions of a table a filter keeps: Hive's partition filter language.
+"""Hive's partition filter language, which chooses partitions of a table.
 
-The text that ``get_partitions_by_filter`` takes (Hive's ``Filter.g``): comparisons of a partition key with a
-constant (``=`` or ``==``, ``!=`` or ``<>``, ``<``, ``<=``, ``>``, ``>=``, ``like``), ``between .. and``,
-``in (..)``, each of the last two also with ``not``, joined by ``and``, ``or`` and parentheses. Several keys
-together are compared by ``(struct(a, b)) in (const struct(1, 'x'), ..)``, or without the words. Constants are
-numbers, texts in single or double quotes, and dates with or without quotes and the word ``date``.
+``get_partitions_by_filter`` takes a text in this language (Hive's ``Filter.g``): comparisons of a partition
+key with a constant (``=`` or ``==``, ``!=`` or ``<>``, ``<``, ``<=``, ``>``, ``>=``, ``like``),
+``between .. and``, ``in (..)``, each of the last two also with ``not``, joined by ``and``, ``or`` and
+parentheses. ``(struct(a, b)) in (const struct(1, 'x'), ..)``, with or without the words, compares several
+keys together. Constants are numbers, texts in single or double quotes, and dates with or without quotes and
+the word ``date``.
 
-The binary expressions of ``get_partitions_by_expr`` are serialised Java objects that only Hive itself can
-read, or this text.
+The binary expression of ``get_partitions_by_expr`` is a serialised Java object, which only Hive can read, or
+a text in this language.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NUMBERS = frozenset(
     {"tinyint", "smallint", "int", "integer", "bigint", "float", "double", "real", "decimal", "numeric"}
 )
-# Long filters are few, and each would take memory.
+# Only filters below this length are cached: long ones are rare, and each would take memory.
 _SHORT = 1_000
 _TEXTS = frozenset({"string", "varchar", "char"})
 # hive_metastoreConstants.HIVE_FILTER_FIELD_..; of a Table struct its lastAccessTime.
@@ -101,21 +102,22 @@ _PARAMETER, _LAST_ACCESS_FIELD = "hive_filter_field_params__", "5"
 def partition_filter(text: str, partition_keys: Sequence[Column]) -> Callable[[PartitionInfo], bool]:
     """Compile a filter.
 
-    Keys of a number type are compared as numbers, timestamps as points in time, all others as texts. The null
-    partition of a key of a text type is compared by its name, ``__HIVE_DEFAULT_PARTITION__``, as in Hive; so
-    it satisfies ``key != 'a'``. Of any other type it satisfies a comparison with that name only.
+    The filter compares keys of a number type as numbers, timestamps as points in time, all others as texts.
+    The null partition of a key of a text type takes part by its name, ``__HIVE_DEFAULT_PARTITION__``, as in
+    Hive; so it satisfies ``key != 'a'``. That of a key of another type satisfies a comparison with that name
+    only.
 
     :param text: the filter; an empty one keeps every partition.
     :param partition_keys: the table's partition keys.
     :raises InvalidInputError: when the text is no filter, names a column that is no partition key, compares a
-        number with something that is none, or several keys with another number of constants.
+        number with a constant that is none, or several keys with another number of constants.
     """
     choice = partition_choice(text, partition_keys)
     return lambda partition: choice.keeps(partition.values)
 
 
 def partition_choice(text: str, partition_keys: Sequence[Column]) -> PartitionChoice:
-    """As :func:`partition_filter`, with what the filter says of the values, for an index."""
+    """As :func:`partition_filter`, with the values that the filter allows, for an index."""
     types = {key.name.lower(): key.type.lower() for key in partition_keys}
     names = [key.name.lower() for key in partition_keys]
     if not text.strip():
@@ -130,7 +132,7 @@ def partition_choice(text: str, partition_keys: Sequence[Column]) -> PartitionCh
 
 
 def table_filter(text: str) -> Callable[[TableInfo], bool]:
-    """Compile a filter of tables, as ``get_table_names_by_filter`` takes it, in the same language.
+    """Compile a filter of tables in the same language, which ``get_table_names_by_filter`` takes.
 
     Its keys are ``hive_filter_field_owner__``, ``hive_filter_field_last_access__``, and for each parameter
     ``hive_filter_field_params__`` with its name. A table without the parameter satisfies no comparison.
@@ -152,10 +154,10 @@ def table_filter(text: str) -> Callable[[TableInfo], bool]:
 
 
 def _compiled(text: str, types: Mapping[str, str], kind: str) -> Keep:
-    """The function that a filter is.
+    """The function of a filter.
 
-    :param types: the types of the keys that it may name.
-    :param kind: what it is a filter of, for errors.
+    :param types: the types of the keys that the filter may name.
+    :param kind: the kind of objects that it filters, for errors.
     """
     if not text.strip():
         return lambda row: True
@@ -294,7 +296,7 @@ class _Compiler(_Constants[Keep]):
 
 @v_args(inline=True)
 class _Equal(_Constants[Equal]):
-    """Turns a parsed filter into the values that it lets keys have, as far as it says."""
+    """Turns a parsed filter into the values that it allows for keys, as far as the filter limits them."""
 
     def or_(self, *parts: Equal) -> Equal:
         return {name: frozenset().union(*(one[name] for one in parts)) for name in _in_all(parts)}
@@ -354,7 +356,7 @@ def _text(value: str | None) -> str | None:
 
 
 def _timestamp(value: str | None) -> datetime | None:
-    """A partition's value as a point in time, without a zone as Hive's; None also for a text that is none."""
+    """A partition's value as a point in time, without a zone as in Hive; None for null and any other text."""
     try:
         return None if value is None else datetime.fromisoformat(value.strip()).replace(tzinfo=None)
     except ValueError:

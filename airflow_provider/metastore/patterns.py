@@ -1,4 +1,4 @@
-"""Patterns that clients send, matched in linear time: RE2 does not backtrack, whatever a client sends."""
+"""Patterns that clients send. RE2 matches them in linear time, because it does not backtrack."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def like_pattern(pattern: str) -> Matches:
     """The pattern after ``like`` in a partition filter, by each meaning that it has in Hive.
 
     A Hive of version 2, and so Spark's client, sends a regular expression of Java (``a.*``). A Hive of
-    version 4 takes SQL's pattern on keys of type string (``a%``) and Java's on dates. A value that matches by
-    either meaning is kept, because these clients filter again.
+    version 4 takes SQL's pattern on keys of type string (``a%``) and Java's on dates. The filter keeps a
+    value that matches by either meaning, because these clients filter again.
 
-    :param pattern: a text that is no regular expression, or one with what RE2 does not have (``(?=``,
-        back references), has SQL's meaning only.
+    :param pattern: the pattern. It has only SQL's meaning when it is no regular expression, or one that RE2
+        does not support (``(?=``, back references).
     """
     by_sql = sql_pattern(pattern)
     try:

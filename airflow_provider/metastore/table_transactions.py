@@ -1,4 +1,4 @@
-"""One write into one table as one metastore transaction."""
+"""A metastore transaction around one write into one table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table_transaction(
 ) -> TableTransaction:
     """A context manager that holds a transaction, with a write id on one table, around a write.
 
-    See :class:`TableTransaction`; the parameters are its own.
+    :class:`TableTransaction` explains the parameters.
     """
     return TableTransaction(
         metastore,
@@ -53,24 +53,24 @@ class TableTransaction:
     """Opens a transaction, takes its write id, keeps it alive, and ends it with the block.
 
     The block's end without an error registers the partitions, writes the INSERT events, and commits, all at
-    once. An
-    error aborts; but when an instant was recorded, the error does not say whether that instant
-    completed: then the transaction is left open, and
+    once. An error aborts the transaction. But after an instant was recorded, the error does not tell whether
+    that instant completed: then the transaction stays open, and
     :meth:`~airflow_provider.metastore.api.Metastore.recover_timed_out` ends it as the
     timeline says.
 
-    :param metastore: where.
+    :param metastore: the metastore.
     :param database: the table's database.
     :param table: the table; it must exist.
     :param user: the writer's user; None for the operating system's user.
-    :param host: from where; None for this host's name.
-    :param agent: what writes, such as a task instance.
-    :param txn_id: an open transaction to join: then it is neither opened nor ended here, and an error
-        leaves it to its owner.
+    :param host: the writer's host; None for this host's name.
+    :param agent: the program that writes, such as a task instance.
+    :param txn_id: an open transaction to join. The block neither opens nor ends it, and an error leaves it to
+        its owner.
     :param heartbeat_interval: seconds between heartbeats.
-    :raises NoSuchObjectError: when entered, when the table does not exist; nothing is opened then.
-    :raises TransactionAbortedError: when the transaction to join was aborted, or, at the end, when the
-        own one was (for example by its timeout).
+    :raises NoSuchObjectError: at the block's begin, when the table does not exist; no transaction is opened
+        then.
+    :raises TransactionAbortedError: when the transaction to join was aborted; or, at the block's end, when
+        its own transaction was aborted (for example by its timeout).
     :raises NoSuchTransactionError: when the transaction to join is not open.
     """
 
@@ -106,21 +106,21 @@ class TableTransaction:
 
     @property
     def txn_id(self) -> int:
-        """The transaction's id, once entered."""
+        """The transaction's id, inside the block."""
         return _known(self._txn_id, "txn_id", "entered")
 
     @property
     def write_id(self) -> int:
-        """The transaction's write id on the table, once entered."""
+        """The transaction's write id on the table, inside the block."""
         return _known(self._write_id, "write_id", "entered")
 
     @property
     def event_id(self) -> int | None:
-        """The COMMIT_TXN event, once the block ended; None before, and for a joined transaction."""
+        """The id of the COMMIT_TXN event after the block; None before, and for a joined transaction."""
         return self._event_id
 
     def add_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Register partitions when the block ends without an error; those that exist stay as they are."""
+        """Register partitions when the block ends without an error; existing partitions stay as they are."""
         self._partitions.extend(partitions)
 
     def add_insertions(self, insertions: Sequence[Insertion]) -> None:
@@ -128,26 +128,26 @@ class TableTransaction:
         self._insertions.extend(insertions)
 
     def record_instant(self, instant: str) -> None:
-        """Record the Hudi instant that this transaction writes; best before it completes.
+        """Record the Hudi instant that this transaction writes, best before the instant completes.
 
-        :param instant: its requested time.
+        :param instant: the instant's requested time.
         :raises TransactionAbortedError: when the transaction was aborted meanwhile.
         """
         self._metastore.record_write(self.txn_id, self._database, self._table, instant)
         self._instants.append(instant)
 
     def check(self) -> None:
-        """Raise when a heartbeat found the transaction ended by somebody else.
+        """Raise when a heartbeat found that another process has ended the transaction.
 
         :raises TransactionAbortedError: when it was aborted.
-        :raises NoSuchTransactionError: when it was committed by somebody else.
+        :raises NoSuchTransactionError: when another process committed it.
         """
         if self._lost is not None:
             raise self._lost
 
     def __enter__(self) -> TableTransaction:
         if self._joined is None:
-            # First, so that a wrong name does not cost a transaction.
+            # This comes first, so that a wrong table name opens no transaction.
             self._metastore.get_table(self._database, self._table)
             self._txn_id = self._metastore.open_txn(self._user, self._host, agent=self._agent)
         try:
@@ -209,7 +209,7 @@ class TableTransaction:
         try:
             self._metastore.abort_txn(self.txn_id)
         except MetastoreError as failure:
-            # The block's own error matters more; the timeout aborts the transaction.
+            # The block's own error matters more, and the timeout will abort the transaction.
             log.warning("transaction %d could not be aborted: %s", self.txn_id, failure)
 
     def _beat(self) -> None:

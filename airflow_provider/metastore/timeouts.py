@@ -1,4 +1,4 @@
-"""Recovery of transactions that had no heartbeat; the same for a database and for a server."""
+"""Recovery of transactions without a heartbeat, the same for a database and for a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RecoveredTxn:
-    """What recovery did with a timed-out transaction.
+    """The end of a timed-out transaction, by recovery.
 
     :param txn_id: the transaction.
     :param committed: True when it was committed, False when it was aborted.
@@ -33,36 +33,39 @@ class TimeoutApi(Protocol):
 
     @abstractmethod
     def get_txn(self, txn_id: int) -> TxnInfo:
-        """Look a transaction up, whatever its state.
+        """Look up a transaction in any state.
 
         :raises NoSuchTransactionError: when it was never opened.
         """
 
     @abstractmethod
     def writes_of(self, txn_id: int) -> list[TableWriteInfo]:
-        """What a transaction wrote: its recorded instants, and its write ids without one.
+        """The instants that a transaction recorded, and its write ids without an instant.
 
-        :return: by table and instant; tables dropped since are not among them.
+        :return: the writes in the order of tables and instants; those into dropped tables are left out.
         """
 
     @abstractmethod
     def timed_out(self, timeout_seconds: float) -> list[int]:
-        """The open transactions without a heartbeat for so long, or for their own timeout, ascending."""
+        """The open transactions without a heartbeat for ``timeout_seconds``, or for their own timeout.
+
+        :return: their ids, ascending.
+        """
 
     @abstractmethod
     def end_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
-        """Commit or abort a transaction, unless it moved since it was found timed out.
+        """Commit or abort a transaction, unless it ended or sent a heartbeat since it was found timed out.
 
-        :return: the id of its COMMIT_TXN or ABORT_TXN event, None when it moved.
+        :return: the id of its COMMIT_TXN or ABORT_TXN event; None when this call did not end it.
         """
 
     def abort_timed_out(self, timeout_seconds: float) -> list[int]:
         """Abort the open transactions without a heartbeat for ``timeout_seconds``, or their own timeout.
 
-        Those that have a write id in a table are left to :meth:`recover_timed_out`: only the tables'
-        timelines can tell whether they are committed, also when they have recorded no instant yet.
+        Transactions with a write id on a table are left to :meth:`recover_timed_out`: only the tables'
+        timelines can tell whether their writes are committed, even before they record an instant.
 
-        :return: the ids of those aborted, ascending.
+        :return: the ids of the aborted transactions, ascending.
         """
         return [
             txn_id
@@ -75,16 +78,18 @@ class TimeoutApi(Protocol):
     ) -> list[RecoveredTxn]:
         """End the open transactions that timed out, each as the timelines of its tables say.
 
-        The timeline is the truth for a table: a transaction all of whose writes completed is
-        committed (unless it was opened with ``commit_on_recovery=False`` and its commit was not
-        requested), any other is aborted.
+        The timeline is the truth for a table. Recovery commits a transaction when all its writes completed
+        (unless it was opened with ``commit_on_recovery=False`` and its commit was not requested), and aborts
+        any other.
 
-        :param is_completed: asked about each write, outside any database transaction. False must be
-            final: an instant that did not complete must be rolled back before the answer, so that it
-            never will. For a write without an instant it looks through the table's timeline for the
-            transaction's id. It may use the metastore, for example to register the write's partitions.
-            When it raises, the transaction stays open, and the others are ended all the same.
-        :return: the result of each, by transaction id, without those that moved meanwhile.
+        :param is_completed: tells of each write whether it completed. It is called outside any database
+            transaction, and False must be final: it rolls back an instant that did not complete before it
+            returns, so that the instant never will. For a write without an instant it looks through the
+            table's timeline for the transaction's id. It may use the metastore, for example to register the
+            write's partitions. When it raises, the transaction stays open, and recovery goes on with the
+            others.
+        :return: the end of each transaction, by transaction id, without those that ended or sent a heartbeat
+            meanwhile.
         """
         recovered = []
         for txn_id in self.timed_out(timeout_seconds):

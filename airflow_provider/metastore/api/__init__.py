@@ -1,7 +1,7 @@
-"""The class :class:`Metastore`, in parts.
+"""The class :class:`Metastore` and its parts.
 
-Each method opens one database transaction and calls functions of the rooms below. Rules belong
-there, not here.
+Each method opens one database transaction and calls functions of the rooms below. Rules belong in those
+rooms, not here.
 """
 
 from airflow_provider.metastore.api.catalog_api import CatalogApi

@@ -1,4 +1,4 @@
-"""The catalog's part of the metastore's face."""
+"""The catalog's part of :class:`Metastore`."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class CatalogApi:
     def get_partitions_by_filter(self, database: str, table: str, filter_text: str) -> list[PartitionInfo]:
         """See :meth:`AnyMetastore.get_partitions_by_filter`."""
 
-        # Imported here: its parser costs more than opening a metastore.
+        # Only a filter pays for this import: its parser costs more than opening a metastore.
         from airflow_provider.metastore.partition_filter import partition_choice
 
         return self._engine.read(
@@ -320,7 +320,7 @@ class CatalogApi:
         self._engine.write(lambda connection: functions.drop_function(connection, database, name))
 
     def _change(self, txn_id: int | None, change: Callable[[Connection, Callable[[TableInfo], int]], T]) -> T:
-        """Make a change of a table within its transaction, or within one of its own."""
+        """Change a table within the given transaction, or within one of the change's own."""
 
         def run(connection: Connection) -> T:
             transaction = DdlTransaction(connection, txn_id)

@@ -1,4 +1,4 @@
-"""What has to be done to a metastore from time to time, by somebody."""
+"""The periodic upkeep of a metastore: timed-out transactions and locks, and old events."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ EVENT_TTL_SECONDS = 86_400.0
 
 
 class Recover(Protocol):
-    """Ends a metastore's transactions that timed out, as their tables' timelines say."""
+    """A function that ends a metastore's timed-out transactions as their tables' timelines say."""
 
     def __call__(self, metastore: Metastore, /, *, timeout_seconds: float) -> object: ...
 
 
 class Housekeeper:
-    """Ends timed-out transactions and locks and removes old events, in a thread; any number of them may run.
+    """Ends timed-out transactions and locks and removes old events, in a thread.
+
+    Any number of housekeepers may run at once.
 
     :param metastore: the metastore.
     :param recover: ends the transactions that timed out. None to abort those that wrote nothing, and to leave
         the others alone: only their tables' timelines, which a metastore does not read, say how they ended.
-    :param interval: seconds between two rounds; Hive's is 60.
-    :param timeout_seconds: a transaction without a heartbeat for so long is aborted.
-    :param event_ttl: seconds that notification events are kept at least; None to keep them for ever.
+    :param interval: seconds between two rounds; Hive's default is 60.
+    :param timeout_seconds: a transaction times out after so long without a heartbeat.
+    :param event_ttl: seconds for which the log keeps notification events at least; None for ever.
     """
 
     def __init__(
@@ -53,16 +55,16 @@ class Housekeeper:
         self._thread = threading.Thread(target=self._run, name="metastore-housekeeper", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first round comes after one interval."""
+        """Start the thread; its first round comes after one interval."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the round that is under way."""
+        """Stop the thread after the round that is under way."""
         self._stopping.set()
         self._thread.join()
 
     def keep_house(self) -> None:
-        """One round."""
+        """Do one round of upkeep."""
         self._recover(self._metastore, timeout_seconds=self._timeout)
         if removed := self._metastore.remove_timed_out_locks():
             log.info("timed out: locks %s", removed)

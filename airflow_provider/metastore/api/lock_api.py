@@ -1,4 +1,4 @@
-"""The locks' part of the metastore's face."""
+"""The locks' part of :class:`Metastore`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LockApi:
     ) -> LockResponse:
         """See :meth:`AnyMetastore.lock`.
 
-        :param timeout_seconds: the lock ends when it had no heartbeat for so long; a transaction's lock
+        :param timeout_seconds: the lock ends after so long without a heartbeat. A transaction's lock
             has the transaction's heartbeat and timeout.
         """
         request = Lock(tuple(components), user, host, agent, txn_id, timeout_seconds, wait)
@@ -71,10 +71,10 @@ class LockApi:
         )
 
     def remove_timed_out_locks(self) -> list[int]:
-        """Remove the locks that had no heartbeat for their timeout.
+        """Remove the locks without a heartbeat for their timeout.
 
-        A lock that would wait for one removes it anyway; this removes the others.
+        A new lock removes the timed-out locks that it would wait for; this call removes the others.
 
-        :return: their ids, ascending.
+        :return: the ids of the removed locks, ascending.
         """
         return self._engine.write(locks.remove_timed_out_locks)

@@ -1,4 +1,4 @@
-"""The metastore on a database: :class:`Metastore`, composed of its parts."""
+"""The metastore on a database: the class :class:`Metastore`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from airflow_provider.metastore.database import (
 def open_embedded_metastore(
     url: str, *, timeout_seconds: float = 30.0, must_exist: bool = False
 ) -> Metastore:
-    """Open a metastore's database; a new one gets its schema, an old one is migrated.
+    """Open a metastore's database, create its schema if it is new, and migrate it if it is old.
 
     Any number of processes may do this at once.
 
     :param url: SQLAlchemy URL: ``sqlite:////absolute/path.db`` (on a local disk; folders are made) or
         ``postgresql+<driver>://user:password@host/database``.
     :param timeout_seconds: how long a call may wait for other processes.
-    :param must_exist: for who only looks: an SQLite file that is not there is not made.
-    :raises NoSuchObjectError: when it must exist, and does not.
+    :param must_exist: True for a caller that only reads: then a missing SQLite file is an error.
+    :raises NoSuchObjectError: when the database must exist, and does not.
     :raises InvalidInputError: when the URL cannot be one of a metastore.
     :raises MetastoreUnavailableError: when the database cannot be reached.
     :raises MetastoreError: when the schema is of a newer release.
@@ -45,9 +45,9 @@ def open_embedded_metastore(
 class Metastore(CatalogApi, TransactionApi, LockApi, NotificationApi):
     """A metastore on a database: :class:`~airflow_provider.metastore.interface.AnyMetastore`.
 
-    Every change writes its notification event in the same database transaction: both are there, or neither.
-    All methods raise :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when the database cannot
-    be reached, or when others keep it locked, for longer than the timeout.
+    Every change writes its notification event in the same database transaction, so that both happen, or
+    neither. All methods raise :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when the
+    database cannot be reached, or when others keep it locked, for longer than the timeout.
 
     :param engine: the database; :func:`open_metastore` makes it.
     """

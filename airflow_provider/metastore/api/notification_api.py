@@ -1,4 +1,4 @@
-"""The notification log's part of the metastore's face."""
+"""The notification log's part of :class:`Metastore`."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class NotificationApi:
     def purge_events(self, ttl_seconds: float) -> Purged:
         """Remove events that are older than the time to live and that every live consumer has read.
 
-        :param ttl_seconds: Hive's default is a day.
-        :return: how many were removed, and which consumer holds back the rest.
+        :param ttl_seconds: the time to live, in seconds; Hive's default is a day.
+        :return: the number of removed events, and the consumers that hold back the others.
         """
         removed = 0
         while True:

@@ -1,4 +1,4 @@
-"""The transactions' part of the metastore's face."""
+"""The transactions' part of :class:`Metastore`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TransactionApi(TimeoutApi):
             told = insertions if insertions and state == TxnState.OPEN else {}
             change = DdlTransaction(connection, txn_id if state == TxnState.OPEN else None)
             for database, table in sorted({*(new_partitions or {}), *told}):
-                # All before the first event: the order in which everybody locks.
+                # All tables before the first event: every database transaction locks in this order.
                 catalog.get_table(connection, database, table, lock=True)
             for (database, table), specs in sorted((new_partitions or {}).items()):
                 partitions.add_partitions(

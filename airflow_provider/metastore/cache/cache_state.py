@@ -21,7 +21,7 @@ from airflow_provider.metastore.transactions import table_write_ids, transaction
 class CachedCatalog:
     """All databases and functions, as of an event.
 
-    :param functions: by (database, name).
+    :param functions: the functions by (database, name).
     """
 
     event_id: int
@@ -40,7 +40,7 @@ class TxnSnapshot:
 class CacheState:
     """The copies of a replica and its position in the notification log.
 
-    :param max_bytes: memory for the copies of tables, and of databases and functions, which go last.
+    :param max_bytes: memory for the copies of tables, databases and functions. Tables are evicted first.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -48,15 +48,15 @@ class CacheState:
         self.catalog: CachedCatalog | None = None
         self.event_id = 0
         self._follows = False
-        # By table id: write ids under which it was changed, by transactions that have not ended.
+        # By table id: the write ids of open transactions that have changed the table.
         self._writing: defaultdict[int, set[int]] = defaultdict(set)
 
     def begin(self, event_id: int, open_write_ids: list[tuple[int, int]]) -> None:
         """Forget all copies, and follow the log from a position.
 
-        :param event_id: the last event that is applied.
-        :param open_write_ids: the (table id, write id) pairs of the transactions open at that event:
-            a replica cannot tell which of them wrote before it, so all count as if they had.
+        :param event_id: the last event that counts as applied.
+        :param open_write_ids: the (table id, write id) pairs of the transactions that are open at that event.
+            The replica cannot know which of them wrote before it, so all of them count as writing.
         """
         self.end()
         self.event_id = event_id
@@ -65,17 +65,17 @@ class CacheState:
             self._writing[table_id].add(write_id)
 
     def end(self) -> None:
-        """Forget all copies, and keep none until :meth:`begin`: the replica does not follow the log."""
+        """Forget all copies, and keep none until :meth:`begin`: the replica does not follow the log now."""
         self.tables.clear()
         self.forget_catalog()
         self._writing.clear()
         self._follows = False
 
     def keep(self, copy: CachedTable) -> bool:
-        """Keep a copy that was read from the database.
+        """Keep a copy from the database.
 
-        :return: False when the replica has followed the log past the reading meanwhile, because events in
-            between would be missing in this copy. False, too, when it does not follow the log.
+        :return: False when the replica has applied events since the copy was read, because they would be
+            missing in it; and when the replica does not follow the log.
         """
         if copy.tagged_at < self.event_id or not self._follows:
             return False
@@ -84,41 +84,41 @@ class CacheState:
         return self.tables.put(copy)
 
     def keep_catalog(self, copy: CachedCatalog) -> None:
-        """As :meth:`keep`."""
+        """Keep a copy of the databases and functions, under the conditions of :meth:`keep`."""
         if copy.event_id >= self.event_id and self._follows:
             size = memory_of(copy.databases) + memory_of(copy.functions)
             self.catalog = copy if self.tables.reserve(size) else None
 
     def forget_catalog(self) -> None:
-        """Forget databases and functions."""
+        """Forget the copy of the databases and functions."""
         self.catalog = None
         self.tables.reserve(0)
 
     def is_being_written(self, table_id: int) -> bool:
-        """Whether the table was changed by a transaction that has not ended."""
+        """Whether an open transaction has changed the table."""
         return table_id in self._writing
 
     def may_be_half_made(self, copy: CachedTable) -> bool:
         """Whether a copy may hold changes of an open transaction whose event is not applied yet.
 
-        It was read from the database, which is ahead of what this replica has followed.
+        The copy comes from the database, which is ahead of this replica's position.
         """
         read_in_peace = copy.tagged_at == copy.event_id and copy.write_ids.min_open == NO_OPEN
         return self.event_id < copy.event_id and not read_in_peace
 
     def written(self, table_id: int, write_id: int) -> None:
-        """Take note that a table was changed under a write id."""
+        """Record that an open transaction has changed a table under a write id."""
         if write_id > 0:
             self._writing[table_id].add(write_id)
 
     def ended(self, table_id: int, write_ids: set[int]) -> None:
-        """Take note that the transactions of some write ids have ended."""
+        """Record that the transactions of some write ids have ended."""
         self._writing[table_id] -= write_ids
         if not self._writing[table_id]:
             del self._writing[table_id]
 
     def dropped(self, table_id: int) -> None:
-        """Forget a table."""
+        """Forget a dropped table."""
         self.tables.remove(table_id)
         self._writing.pop(table_id, None)
 
@@ -131,10 +131,10 @@ def read_table(
     with_partitions: bool,
     snapshot: TxnSnapshot | None = None,
 ) -> CachedTable:
-    """Read a table with all that its copy needs, as of one moment.
+    """Read the copy of a table as of one moment.
 
-    :param snapshot: an older list of valid transactions, to save reading one. What was committed since is in
-        the copy, but not in its list: until its event comes the copy passes for staler than it is.
+    :param snapshot: an older list of valid transactions, which saves the query for a new one. Later commits
+        are in the copy, but not in its list: until their events come, the copy counts as staler than it is.
     :raises NoSuchObjectError: when the table does not exist.
     """
     event_id = current_event_id(connection)
@@ -164,7 +164,7 @@ def read_catalog(connection: Connection) -> CachedCatalog:
 
 
 def read_txns(connection: Connection) -> TxnSnapshot:
-    """The transactions that are valid now."""
+    """Read the transactions that are valid now."""
     return TxnSnapshot(current_event_id(connection), transactions.valid_txn_list(connection, None))
 
 

@@ -1,8 +1,8 @@
 """Keeps a replica's copies up to date: fills them, then follows the notification log.
 
-A table's or partition's event puts the new version into the copy, and makes the copy unusable; the end of
-the transaction makes it usable again, with one more committed write id when it was a commit. So several
-changes of one transaction, made through whatever replicas, become visible together.
+The event of a table or a partition puts the new version into the copy, and makes the copy unusable. The end
+of the transaction makes the copy usable again; a commit also adds a committed write id to it. So all changes
+of one transaction become visible together, whichever replicas they were made through.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _REPORT_INTERVAL = 1.0
 _RETRY_INTERVAL = 1.0
 _MAX_GAP = 10_000
 
-# These change no copy: a new transaction is known by its number, and no copy has statistics of columns.
+# The excluded events change no copy: the number alone shows a transaction as new, and no copy has statistics.
 _FOLLOWED_EVENTS = frozenset(EventType) - {
     EventType.OPEN_TXN,
     EventType.UPDATE_TABLE_COLUMN_STAT,
@@ -103,11 +103,11 @@ class CacheUpdater:
         self._reported, self._reported_at = -1, 0.0
         # The last transaction that was opened before the log was followed.
         self._last_unseen_txn = 0
-        # Of later transactions: write ids by table id; None where only the database knows them.
+        # The write ids of later transactions, by table id; None where only the database has them.
         self._seen: dict[int, dict[int, int] | None] = {}
 
     def start(self) -> None:
-        """Begin, fill the memory, and follow the log, in a thread of its own."""
+        """Start a thread that begins, fills the memory, and follows the log."""
         self.begin()
         self._thread = threading.Thread(target=self._run, name=f"replica-{self._replica}", daemon=True)
         self._thread.start()
@@ -124,7 +124,7 @@ class CacheUpdater:
                 log.warning("replica %s stops without saying how far it came: %s", self._replica, error)
 
     def begin(self) -> int:
-        """Forget everything, and take the log's end as the position; register as a consumer.
+        """Register as a consumer, forget all copies, and follow the log from its end.
 
         :return: the last event that counts as applied.
         """
@@ -149,10 +149,10 @@ class CacheUpdater:
     def prewarm(self) -> int:
         """Copy all tables with their partitions, until the memory is full.
 
-        To be called before the first step: the list of valid transactions that it takes is older than
-        most of what it reads, and the log then tells what was committed meanwhile.
+        The caller does this before the first step: the list of valid transactions is older than most of the
+        copies, and the log then brings the commits in between.
 
-        :return: how many tables were copied.
+        :return: the number of copied tables.
         """
         copied = 0
         snapshot: TxnSnapshot | None = None
@@ -178,9 +178,9 @@ class CacheUpdater:
     def step(self, limit: int = _BATCH) -> int:
         """Apply the next events.
 
-        :param limit: at most so many.
-        :return: how many were applied; 0 at the log's end.
-        :raises EventsExpiredError: when retention removed the next events: :meth:`begin` anew.
+        :param limit: the largest number of events.
+        :return: the number of applied events; 0 at the log's end.
+        :raises EventsExpiredError: when retention has removed the next events; then call :meth:`begin`.
         """
         with self._stepping:
             events, last = self._metastore.engine.read(lambda connection: self._next(connection, limit))
@@ -220,10 +220,11 @@ class CacheUpdater:
                 if not filled:
                     log.info("replica %s: copied %d tables", self._replica, self.prewarm())
                     filled = True
-                # Not at once again for a few: on a busy metastore it would look once for each single event.
+                # After a few events the updater pauses; else it would read the log of a busy metastore once
+                # for each event.
                 self._stopping.wait(0 if self.step() == _BATCH else self._poll_interval)
             except (EventsExpiredError, NoSuchObjectError) as error:
-                # It was silent for too long, or somebody unregistered it.
+                # The replica was silent for too long, or somebody unregistered it.
                 log.warning("replica %s begins anew: %s", self._replica, error)
                 begun = filled = False
             except MetastoreError as error:
@@ -232,7 +233,7 @@ class CacheUpdater:
                 self._stopping.wait(_RETRY_INTERVAL)
 
     def _report(self, *, even_if_early: bool = False) -> None:
-        """Record the position of this replica in the log, which is its heartbeat, too."""
+        """Record the position of this replica in the log, which is also its heartbeat."""
         at = self._state.event_id
         pause = _REPORT_INTERVAL if at != self._reported else self._expiry_seconds / 4
         if even_if_early or time.monotonic() - self._reported_at >= pause:
@@ -256,7 +257,7 @@ class CacheUpdater:
             return None
 
     def _next(self, connection: Connection, limit: int) -> tuple[list[NotificationEvent], int]:
-        """The next events that are followed, and the log's end."""
+        """The next events of the followed types, and the log's end."""
         found = next_events(
             connection,
             self._state.event_id,
@@ -278,10 +279,10 @@ class CacheUpdater:
             case EventType.ALLOC_WRITE_ID:
                 self._allocated(event.message)
             case EventType.COMMIT_TXN | EventType.ABORT_TXN:
-                # Maybe from the database: not under the lock.
+                # Outside the lock, because the ids may come from the database.
                 ended = self._write_ids_of(event.message["txnid"])
                 if not ended:
-                    return  # nothing to be shown: the position moves at the batch's end
+                    return  # no copy changes; the position moves at the batch's end
         with self._moved:
             self._end(ended, committed=event.event_type == EventType.COMMIT_TXN)
             try:
@@ -294,17 +295,17 @@ class CacheUpdater:
     def _allocated(self, message: Mapping[str, Any]) -> None:
         for txn_id, write_id in zip(message["txnIdList"], message["writeIdList"], strict=True):
             if message.get("tableId") is None:
-                # The table did not exist yet; the database will know it when the transaction ends.
+                # The table did not exist yet; the database will have its id when the transaction ends.
                 self._seen[txn_id] = None
             elif (seen := self._seen.setdefault(txn_id, {})) is not None:
                 seen[message["tableId"]] = write_id
 
     def _write_ids_of(self, txn_id: int) -> Mapping[int, int]:
-        """A transaction's write ids by table id: from the log if all of it was seen."""
+        """A transaction's write ids by table id: from the log if the replica has seen all its events."""
         seen = self._seen.get(txn_id, {}) if txn_id > self._last_unseen_txn else None
         if seen is None:
             seen = dict(self._metastore.engine.read(lambda asks: table_write_ids_of(asks, txn_id)))
-        # Not before the database has answered: if it does not, the event comes again.
+        # Only after the database has answered: if it does not, the updater applies the event again.
         self._seen.pop(txn_id, None)
         return seen
 
@@ -315,7 +316,7 @@ class CacheUpdater:
             if not committed or copy is None:
                 continue
             if write_id > copy.write_ids.high_watermark + _MAX_GAP:
-                # Seeded meanwhile (seed_write_id): the ids in between were never handed out.
+                # Somebody has seeded the ids (seed_write_id): those in between were never allocated.
                 self._state.tables.remove(table_id)
             else:
                 copy.commit(write_id)
@@ -337,7 +338,7 @@ class CacheUpdater:
                 after = decode_partition(message["partitionObjAfterJson"])
                 self._change(event, self._written(message), lambda copy: copy.alter_partition(before, after))
             case EventType.DROP_PARTITION:
-                # By the table's keys: the order in a JSON object says nothing.
+                # In the order of the table's keys, because a JSON object has none.
                 keys = [key.name for key in decode_table(message["tableObjJson"]).partition_keys]
                 dropped = [partition_values(one[key] for key in keys) for one in message["partitions"]]
                 self._change(event, self._written(message), lambda copy: copy.remove_partitions(dropped))
@@ -349,7 +350,7 @@ class CacheUpdater:
                     self._state.forget_catalog()
 
     def _written(self, message: Mapping[str, Any]) -> int:
-        """The id of the table that a message is about, which is being written from now on."""
+        """Mark the table of a message as being written, and return its id."""
         table_id = decode_table(message["tableObjJson"]).id
         self._state.written(table_id, decode_write_id(message["tableObjJson"]))
         return table_id
@@ -357,7 +358,7 @@ class CacheUpdater:
     def _change(self, event: NotificationEvent, table_id: int, change: Callable[[CachedTable], None]) -> None:
         copy = self._state.tables.peek(table_id)
         if copy is None or copy.event_id >= event.event_id:
-            # Read from the database after the event: it holds the change, and maybe later ones.
+            # The copy was read from the database after the event: it holds the change, and maybe later ones.
             return
 
         def applied(copy: CachedTable) -> None:

@@ -1,9 +1,9 @@
-"""A replica: reads of the metastore answered from memory, as fresh as the reader has to have them.
+"""A replica: answers reads of the metastore from memory, as fresh as the reader needs them.
 
 The design is that of the document "Synchronized Metastore Cache" (HIVE-21637). Any number of
 replicas work over one database, which stays the truth. A reader takes a
-:class:`~airflow_provider.metastore.model.ReadSnapshot` from the database, and says with every read
-which table it means and which of its write ids it sees. A replica answers from memory when its copy holds
+:class:`~airflow_provider.metastore.model.ReadSnapshot` from the database, and sends with every read
+the table's id and the write ids that it sees. A replica answers from memory when its copy holds
 all of them, and from the database otherwise. So no answer is older than the reader's snapshot, whichever
 replica it asks.
 """
@@ -40,12 +40,12 @@ from airflow_provider.metastore.partition_filter import partition_filter
 
 T = TypeVar("T")
 
-# A copy that does not become fresh by itself is read anew after so many reads in vain.
+# A copy that stays stale is read again from the database after so many reads.
 _STALE_READS = 20
 
 
 class MissReason(StrEnum):
-    """Why a read was answered by the database."""
+    """The reason why the database answered a read."""
 
     NOT_CACHED = "not cached"
     STALE = "a write id that the reader sees is not in the copy"
@@ -61,14 +61,14 @@ class MissReason(StrEnum):
 
 @dataclass(frozen=True)
 class CacheStatistics:
-    """What a replica did since it was opened.
+    """The counters of a replica since it was opened.
 
-    :param hits: reads answered from memory, without any call of the database.
-    :param misses: reads answered by the database, by reason.
+    :param hits: reads that memory answered, without any call of the database.
+    :param misses: reads that the database answered, by reason.
     :param tables: tables that are in memory now.
-    :param bytes: roughly, the memory that they take, and databases and functions.
-    :param evicted: tables given up for others.
-    :param event_id: the last notification event that was applied.
+    :param bytes: roughly, the memory that tables, databases and functions take.
+    :param evicted: tables that gave way to others.
+    :param event_id: the last notification event that the replica has applied.
     """
 
     hits: int
@@ -81,7 +81,7 @@ class CacheStatistics:
 
 @dataclass(frozen=True)
 class _Request:
-    """A read of a table, with what the reader sends."""
+    """A read of a table, with the reader's arguments."""
 
     database: str
     name: str
@@ -94,7 +94,7 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Miss:
-    """Why no copy was the answer, and the copy that was not."""
+    """The reason why memory cannot answer a read, and the copy that is not fit, if there is one."""
 
     reason: MissReason
     copy: CachedTable | None
@@ -113,22 +113,22 @@ def open_cached_store(
     snapshot_lifetime: float = 120.0,
     expiry_seconds: float = 600.0,
 ) -> CachedStore:
-    """Open a replica, fill its memory, and let it follow the notification log in a thread.
+    """Open a replica, fill its memory, and follow the notification log in a thread.
 
     :param url: see :func:`~airflow_provider.metastore.api.open_embedded_metastore`.
-    :param replica: its name, unique among those that live: it is a consumer of the notification log.
+    :param replica: the replica's name as a consumer of the notification log, unique among live replicas.
     :param max_megabytes: roughly, the memory that tables, partitions, databases and functions may take.
     :param timeout_seconds: how long a call may wait for other processes.
-    :param serve_newer: False to answer from memory only with exactly what the reader sees, and not
-        with a newer copy either. The database is never older, so either is correct.
+    :param serve_newer: False to answer from memory only with exactly the reader's snapshot, and not with a
+        newer copy. The database's answer may be newer, too, so both settings are correct.
     :param require_write_ids: refuse a read of a managed table without a write id list, instead of
-        asking the database; each read may say otherwise.
-    :param eventual_databases: answer reads of databases and functions that come without an event id from
-        memory, a moment late perhaps, instead of asking the database.
+        asking the database; each read may override it.
+    :param eventual_databases: answer reads of databases and functions without an event id from memory,
+        perhaps a moment late, instead of asking the database.
     :param poll_interval: seconds between two looks at the log.
     :param snapshot_lifetime: seconds for which one list of valid transactions serves while the memory is
         filled.
-    :param expiry_seconds: when the replica is silent for so long, retention waits for it no longer.
+    :param expiry_seconds: retention no longer waits for the replica after so long without a report from it.
     :raises InvalidInputError: when the URL or an option cannot be used.
     :raises MetastoreUnavailableError: when the database cannot be reached.
     """
@@ -151,13 +151,13 @@ def open_cached_store(
 
 
 class CachedStore:
-    """The reads of :class:`~airflow_provider.metastore.api.Metastore`, out of memory.
+    """Answers the reads of :class:`~airflow_provider.metastore.api.Metastore` from memory.
 
-    All methods may be called from any thread. Writes go to :attr:`metastore`. Answers are shared
-    with other readers: their dictionaries are not to be changed. Until ``updater.start()`` or
-    ``updater.begin()``, and after :meth:`close`, everything is read from the database.
+    All methods may be called from any thread. Writes go to :attr:`metastore`. Readers share the
+    answers, so nobody may change their dictionaries. Until ``updater.start()`` or
+    ``updater.begin()``, and after :meth:`close`, the store reads everything from the database.
 
-    :param metastore: the database, to be closed with the store.
+    :param metastore: the database; the store closes it.
     :param max_bytes: as ``max_megabytes`` of :func:`open_cached_store`, which explains the others, too.
     """
 
@@ -201,8 +201,8 @@ class CachedStore:
         """Look a table up.
 
         :param reader: see :class:`Reader`.
-        :raises NoSuchObjectError: when it, or its database, does not exist.
-        :raises WriteIdsRequiredError: when it is managed, and write ids are required and not given.
+        :raises NoSuchObjectError: when the table, or its database, does not exist.
+        :raises WriteIdsRequiredError: when the table is managed, and a required write id list is missing.
         """
         return self._read(
             self._request(database, name, reader),
@@ -227,14 +227,14 @@ class CachedStore:
     def get_partitions_by_filter(
         self, database: str, table: str, filter_text: str, **reader: Unpack[Reader]
     ) -> list[PartitionInfo]:
-        """The partitions that a filter keeps; the design calls it ``get_partitions_by_expr``.
+        """The partitions that a filter keeps; HIVE-21637 calls it ``get_partitions_by_expr``.
 
         Other parameters as :meth:`get_table`.
 
         :param filter_text: Hive's partition filter language; see :mod:`.partition_filter`.
         :raises InvalidInputError: also when the filter cannot be used on this table.
         """
-        # Filtered here, outside the lock.
+        # The filter runs outside the lock.
         owner, found = self.get_table_and_partitions(database, table, **reader)
         return list(filter(partition_filter(filter_text, owner.partition_keys), found))
 
@@ -323,9 +323,9 @@ class CachedStore:
     def catch_up(self, until_event: int | None = None, *, timeout: float = 60.0) -> int:
         """Wait until this replica has applied an event.
 
-        :param until_event: an event id; None for the last one that there is now.
+        :param until_event: the event's id; None for the present last event.
         :param timeout: seconds to wait.
-        :return: the last event applied.
+        :return: the last applied event.
         :raises MetastoreError: when it takes longer.
         """
         return self.updater.catch_up(until_event, timeout)
@@ -346,8 +346,8 @@ class CachedStore:
     def close(self) -> None:
         """Stop following the log and close the database's connections.
 
-        The replica stays registered as a consumer until it expires: who waits for it
-        (``NotificationLogCatchupSensor``) must not take a stop for having caught up. See
+        The replica stays registered as a consumer until it expires, so that a
+        ``NotificationLogCatchupSensor`` does not count a stopped replica as caught up. See
         :meth:`~airflow_provider.metastore.api.Metastore.unregister_consumer`.
         """
         self.updater.stop()
@@ -412,7 +412,7 @@ class CachedStore:
         return copy if reason is None else _Miss(reason, copy)
 
     def _why_not(self, copy: CachedTable, request: _Request) -> MissReason | None:
-        """Why a copy cannot be the answer; None when it can."""
+        """The reason why a copy cannot answer a read; None when it can."""
         table, state = copy.table, self._state
         if (table.database, table.name) != (request.database, request.name):
             return MissReason.OTHER_TABLE
@@ -445,7 +445,7 @@ class CachedStore:
         return None
 
     def _known_catalog(self, catalog_event_id: int | None) -> CachedCatalog | None:
-        """The databases and functions, as new as asked for; None when only the database has them."""
+        """The databases and functions as of an event or later; None when only the database has them."""
         with self._lock:
             known, at = self._state.catalog, self._state.event_id
             if catalog_event_id is None and not self._eventual_databases:
@@ -465,7 +465,7 @@ class CachedStore:
 
 
 def asked(connection: Connection, session: ReaderSession | None, ask: Callable[[Connection], T]) -> T:
-    """The database's answer; the session takes note of its event."""
+    """Ask the database, and record the event of its answer in the session."""
     answer = ask(connection)
     if session is not None:
         session.saw(current_event_id(connection))

@@ -1,4 +1,4 @@
-"""The copies of tables that a replica keeps, within a bound of memory that other things share."""
+"""A replica's copies of tables, in bounded memory that other copies share."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from airflow_provider.metastore.model import (
 
 @dataclass
 class CachedTable:
-    """A copy of a table, and how new it is. Changed only under its owner's lock.
+    """A copy of a table, and its age. It changes only under its owner's lock.
 
     :param table: the table.
-    :param write_ids: the write ids whose changes the copy is known to hold.
+    :param write_ids: the write ids whose changes the copy certainly holds.
     :param event_id: the copy holds every change up to this event, and those that were applied since.
-    :param tagged_at: ``write_ids`` is the state at this event; commits after it are still to come.
+    :param tagged_at: ``write_ids`` is the state at this event; later commits come with their events.
     :param partitions: by :func:`~airflow_provider.metastore.model.partition_key`; None when
-        no reader asked for them yet.
+        no reader has asked for them yet.
     """
 
     table: TableInfo
@@ -49,13 +49,13 @@ class CachedTable:
         return self._ordered
 
     def describe(self, table: TableInfo) -> None:
-        """Take the table's new description; its new name, too."""
+        """Replace the table by its new version, which may have a new name."""
         self.size += memory_of(table) - memory_of(self.table)
         self.table = table
         self.write_ids = replace(self.write_ids, table=table.full_name)
 
     def put_partitions(self, changed: Iterable[PartitionInfo]) -> None:
-        """Take partitions that were added."""
+        """Add partitions, or replace those with the same values."""
         if self.partitions is None:
             return
         for one in changed:
@@ -66,7 +66,7 @@ class CachedTable:
         self._ordered = None
 
     def alter_partition(self, before: PartitionInfo, after: PartitionInfo) -> None:
-        """Take a partition that was altered; its values may be others."""
+        """Replace a partition by its new version, which may have other values."""
         self.remove_partitions([before.values])
         self.put_partitions([after])
 
@@ -80,16 +80,16 @@ class CachedTable:
         self._ordered = None
 
     def commit(self, write_id: int) -> None:
-        """Take note that a write id was committed, all of whose changes the copy holds."""
+        """Record that a write id is committed; the copy holds all its changes."""
         if not self.write_ids.is_valid(write_id):
             self.write_ids = self.write_ids.with_committed(write_id)
             self.stale_reads = 0
 
 
 class CachedTables:
-    """Copies by table id and by name; those not read for longest go first.
+    """Copies by table id and by name. The copy with the oldest last read is evicted first.
 
-    :param max_bytes: roughly, the memory that they may take.
+    :param max_bytes: roughly, the memory that the copies may take.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -101,19 +101,19 @@ class CachedTables:
 
     @property
     def size(self) -> int:
-        """Bytes taken, with those that are reserved."""
+        """The bytes that the copies and the reservation take."""
         return int(self._by_id.currsize) + self._by_id.reserved
 
     @property
     def max_bytes(self) -> int:
-        """Bytes that may be taken."""
+        """The limit on :attr:`size`, in bytes."""
         return int(self._by_id.maxsize)
 
     def reserve(self, size: int) -> bool:
-        """Take some of the memory for something else, in place of what was taken before.
+        """Reserve some of the memory for another purpose, in place of the last reservation.
 
         :param size: bytes.
-        :return: False when there is not so much: then nothing is taken.
+        :return: False when the memory is smaller than this: then nothing is reserved.
         """
         fits = size <= self.max_bytes
         self._by_id.reserved = size if fits else 0
@@ -122,26 +122,26 @@ class CachedTables:
 
     @property
     def evicted(self) -> int:
-        """How many copies were given up for others, so far."""
+        """The number of copies that have been evicted so far."""
         return self._by_id.evicted
 
     def by_id(self, table_id: int) -> CachedTable | None:
-        """The copy of a table; counts as a use."""
+        """The copy of a table; the call counts as a read."""
         return self._by_id.get(table_id)
 
     def peek(self, table_id: int) -> CachedTable | None:
-        """The copy of a table, without using it."""
+        """The copy of a table; the call does not count as a read."""
         return self._by_id.peek(table_id)
 
     def by_name(self, database: str, name: str) -> CachedTable | None:
-        """The copy of the table that has a name, as far as the copies know; counts as a use."""
+        """The copy of the table that has this name, as far as the copies know; the call counts as a read."""
         table_id = self._names.get((database.lower(), name.lower()))
         return None if table_id is None else self._by_id.get(table_id)
 
     def put(self, copy: CachedTable) -> bool:
-        """Keep a copy, in place of another one of the same table or of the same name.
+        """Keep a copy, in place of a copy of the same table or of the same name.
 
-        :return: False when it is larger than all the memory there is.
+        :return: False when the copy is larger than the whole memory.
         """
         self.remove(copy.table.id)
         name = (copy.table.database, copy.table.name)
@@ -155,7 +155,7 @@ class CachedTables:
         return True
 
     def change(self, table_id: int, change: Callable[[CachedTable], None]) -> None:
-        """Change a copy, if it is there; its name and size may be others then. Counts as a use."""
+        """Change a copy, if it is here, maybe with its name and size; the call counts as a read."""
         copy = self._by_id.get(table_id)
         if copy is not None:
             self.remove(table_id)
@@ -163,7 +163,7 @@ class CachedTables:
             self.put(copy)
 
     def remove(self, table_id: int) -> None:
-        """Forget a copy, if it is there."""
+        """Forget a copy, if it is here."""
         copy = self._by_id.pop(table_id, None)
         if copy is not None:
             self._forget_name(copy)
@@ -180,7 +180,7 @@ class CachedTables:
 
 
 class _Bounded(LRUCache[int, CachedTable]):
-    """Tells what it evicts."""
+    """A cache that reports each copy that it evicts."""
 
     def __init__(self, max_bytes: int, evict: Callable[[CachedTable], None]) -> None:
         super().__init__(max_bytes, getsizeof=lambda copy: copy.size)
@@ -193,12 +193,12 @@ class _Bounded(LRUCache[int, CachedTable]):
         super().__setitem__(table_id, copy)
 
     def make_room(self, size: int) -> None:
-        """Evict the copies that were not read for longest, until so many bytes are free."""
+        """Evict the copies with the oldest last reads, until so many bytes are free."""
         while self and self.currsize + size + self.reserved > self.maxsize:
             self.popitem()
 
     def peek(self, table_id: int) -> CachedTable | None:
-        """As ``get``, without making it the one used last."""
+        """As ``get``, but the call does not count as a read."""
         return Cache.__getitem__(self, table_id) if table_id in self else None
 
     def popitem(self) -> tuple[int, CachedTable]:
@@ -209,7 +209,7 @@ class _Bounded(LRUCache[int, CachedTable]):
 
 
 def memory_of(value: Any) -> int:
-    """The memory that a value takes, with all that it holds."""
+    """The memory that a value and everything in it take, in bytes."""
     if is_dataclass(value):
         parts: Iterable[Any] = [getattr(value, one.name) for one in fields(value)]
     elif isinstance(value, dict):
@@ -218,6 +218,6 @@ def memory_of(value: Any) -> int:
         parts = value
     else:
         return sys.getsizeof(value)
-    # An instance has a dictionary of its own.
+    # An instance of a dataclass has a dictionary of its own.
     own = 0 if not is_dataclass(value) else sys.getsizeof(value.__dict__)
     return sys.getsizeof(value) + own + sum(map(memory_of, parts))

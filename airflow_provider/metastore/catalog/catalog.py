@@ -1,7 +1,7 @@
-"""Databases and tables: functions of one connection, each part of its caller's transaction.
+"""Databases and tables: functions of one connection, each in its caller's database transaction.
 
-Names are kept in lower case, as in Hive. Everything here changes metadata only: data files
-are never made or deleted.
+The catalog keeps names in lower case, as in Hive. These functions change metadata only, and
+never make or delete data files.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from airflow_provider.metastore.model import (
 )
 from airflow_provider.metastore.notifications import append_event
 
-# Hive's own rule (MetaStoreUtils.validateName); `:`, `.` and `$` would break snapshot strings.
+# Hive's rule for names (MetaStoreUtils.validateName); `:`, `.` and `$` would break snapshot strings.
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
-# Of metastore_properties, by Hive's name.
+# The key in metastore_properties, by Hive's name.
 _UUID = "guid"
 
 
 def object_name(kind: str, name: str) -> str:
     """Check a name and bring it to lower case.
 
-    :param kind: what it names, for the error's text.
+    :param kind: the kind of object that it names, for the error's text.
     :raises InvalidInputError: when it has other characters than letters, digits and ``_``.
     """
     if not _NAME.fullmatch(name):
@@ -109,7 +109,7 @@ def get_database(connection: Connection, name: str) -> DatabaseInfo:
 
 
 def get_writable_database(connection: Connection, name: str) -> DatabaseInfo:
-    """As :func:`get_database`, of one that the caller is about to change.
+    """Look up a database that the caller is about to change; errors as :func:`get_database`.
 
     :raises ReplicationTargetError: see :func:`check_writable`.
     """
@@ -149,7 +149,7 @@ def alter_database(connection: Connection, name: str, *, changes: Mapping[str, A
 
 
 def metastore_uuid(connection: Connection) -> str:
-    """What tells this metastore from all others, for as long as its database lives."""
+    """The id that distinguishes this metastore from all others, as long as its database exists."""
     insert_if_absent(connection, properties, {"name": _UUID, "value": str(uuid.uuid4())})
     return str(connection.execute(select(properties.c.value).where(properties.c.name == _UUID)).scalar_one())
 
@@ -162,7 +162,10 @@ def all_databases(connection: Connection) -> list[DatabaseInfo]:
 def append_catalog_event(
     connection: Connection, event_type: EventType, message: Mapping[str, Any], database: str
 ) -> int:
-    """Tell a change of a database or a function, and count it: see ``Counter.CATALOG_EVENT_ID``."""
+    """Append the event of a change of a database or a function, and record it as the last of its kind.
+
+    See ``Counter.CATALOG_EVENT_ID``.
+    """
     event_id = append_event(connection, event_type, message, database=database)
     connection.execute(
         update(counters).where(counters.c.name == Counter.CATALOG_EVENT_ID).values(last_value=event_id)
@@ -181,7 +184,7 @@ def drop_database(connection: Connection, name: str, *, cascade: bool) -> None:
             database=found.name,
         )
     for table in inside:
-        # All before the first event: the order in which everybody locks.
+        # All tables before the first event: every database transaction locks in this order.
         get_table(connection, found.name, table, lock=True)
     for table in inside:
         drop_table(connection, found.name, table)
@@ -239,8 +242,9 @@ def create_table(
 def get_table(connection: Connection, database: str, name: str, *, lock: bool = False) -> TableInfo:
     """See :meth:`AnyMetastore.get_table`.
 
-    :param lock: keep others from changing the table until this database transaction ends, to change it.
-    :raises ReplicationTargetError: with ``lock``, when only a replicator may change it.
+    :param lock: True for a caller that changes the table: nobody else changes it until this database
+        transaction ends.
+    :raises ReplicationTargetError: with ``lock``, when only a replicator may change the table.
     """
     row = _table_row(connection, database.lower(), name.lower(), lock=lock)
     if row is None:
@@ -264,7 +268,7 @@ def list_tables(connection: Connection, database: str) -> list[str]:
 def drop_table(connection: Connection, database: str, name: str) -> None:
     """See :meth:`AnyMetastore.drop_table`."""
     dropped = get_table(connection, database, name, lock=True)
-    # Its write ids stay taken: the data may be registered again, and carries them.
+    # The table's write ids stay taken: its data carries them, and may be registered again.
     connection.execute(delete(tables).where(tables.c.id == dropped.id))
     append_event(
         connection,
@@ -287,8 +291,8 @@ def alter_table(
     """See :meth:`AnyMetastore.alter_table`.
 
     :param changes: values by the names of :class:`TableInfo`'s fields.
-    :param write_id: gives the write id under which the change is made.
-    :param truncates: whether the table's rows were deleted; the event says so.
+    :param write_id: returns the write id of the change.
+    :param truncates: whether the change deletes the table's rows; the event says so.
     """
     before = get_table(connection, database, name, lock=True)
     values = dict(changes)
@@ -320,7 +324,7 @@ def rename_table(
         )
     # Write ids and locks belong to the table, whatever its name (Hive: OnRenameFunction).
     with _taken(f"write ids of {target}"):
-        # Those of a dropped table of that name, which is another one.
+        # The write ids of a dropped table of that name, which is another table.
         connection.execute(
             delete(write_id_sequences).where(
                 write_id_sequences.c.database_name == home.name,
@@ -350,7 +354,7 @@ def rename_table(
 def table_fields(table: TableInfo, write_id: int = NO_WRITE_ID) -> dict[str, Any]:
     """The fields that the messages of all table and partition events share.
 
-    :param write_id: the write id under which the change is made.
+    :param write_id: the write id of the change.
     """
     return {
         "db": table.database,
@@ -363,7 +367,7 @@ def table_fields(table: TableInfo, write_id: int = NO_WRITE_ID) -> dict[str, Any
 def _append_alter(
     connection: Connection, before: TableInfo, after: TableInfo, write_id: int, *, truncates: bool = False
 ) -> None:
-    # Hive's way: the message carries the old name, the event itself the new one
+    # As in Hive, the message carries the old name, and the event itself the new one
     # (JSONAlterTableMessage, DbNotificationListener.onAlterTable).
     message = {
         "db": before.database,
@@ -379,7 +383,7 @@ def _append_alter(
 
 @contextmanager
 def _taken(what: str) -> Iterator[None]:
-    """Turn a key that another process took just now into AlreadyExistsError."""
+    """Raise AlreadyExistsError when another process has taken the same key just now."""
     try:
         yield
     except IntegrityError as error:

@@ -1,7 +1,7 @@
 """Statistics of tables' and partitions' columns: functions of one connection, as :mod:`.catalog`.
 
-They are what a query engine found out, kept for it and its like, and estimates from the next write on. So
-they belong to no transaction, nor does a replica have them: the database is asked.
+A query engine computes them and stores them for other query engines. From the next write on they are
+estimates. So they belong to no transaction, and no replica has a copy: the database answers each read.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from airflow_provider.metastore.notifications import append_event
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """What is known of a column.
+    """The statistics of one column.
 
-    :param column: its name.
-    :param type: its type.
+    :param column: the column's name.
+    :param type: the column's type.
     :param data: Hive's ``ColumnStatisticsData`` in Thrift's binary protocol.
-    :param analyzed_at: when it was found out, in seconds since the epoch.
+    :param analyzed_at: the time of the analysis, in seconds since the epoch.
     """
 
     column: str
@@ -55,13 +55,13 @@ def update_column_statistics(
     struct: str,
     write_id: int = NO_WRITE_ID,
 ) -> None:
-    """Replace what is known of some columns.
+    """Replace the statistics of some columns.
 
     :param statistics: see :attr:`ColumnStatistics.data`, by column.
-    :param struct: Hive's ``ColumnStatistics`` of all of them in Thrift's JSON, for the event.
-    :param write_id: the write id whose rows they are of, for the event.
-    :param partition: of which partition; None for the table.
-    :param engine: whose statistics they are; those of others stay.
+    :param struct: Hive's ``ColumnStatistics`` of all these columns in Thrift's JSON, for the event.
+    :param write_id: the write id whose rows the statistics describe, for the event.
+    :param partition: the partition that the statistics describe; None for the table.
+    :param engine: the engine that computed the statistics; those of other engines stay.
     :raises NoSuchObjectError: when the table or the partition does not exist.
     :raises InvalidInputError: when the table has no such column.
     """
@@ -111,13 +111,13 @@ def get_column_statistics(
     partitions: Sequence[PartitionValues] | None,
     engine: str,
 ) -> dict[PartitionValues | None, list[ColumnStatistics]]:
-    """What is known of columns, in the order in which they are asked for.
+    """The statistics of columns, in the order of ``columns``.
 
-    Of a column that has been dropped since, or has another type now, nothing is known.
+    Statistics of a column that has been dropped since, or has another type now, are left out.
 
-    :param partitions: of which partitions; None for the table.
+    :param partitions: the partitions to look up; None for the table.
     :param engine: see :func:`update_column_statistics`.
-    :return: by partition, or by None for the table; without those of which nothing is known.
+    :return: by partition, or by None for the table; without partitions that have no statistics.
     :raises NoSuchObjectError: when the table does not exist.
     """
     owner = get_table(connection, database, table)
@@ -144,9 +144,11 @@ def delete_column_statistics(
     partition: PartitionValues | None,
     engine: str,
 ) -> None:
-    """Forget what is known of a column, or of all when None; parameters as :func:`update_column_statistics`.
+    """Delete the statistics of a column, or of all columns when it is None.
 
-    :raises NoSuchObjectError: when there is nothing to forget.
+    The other parameters are those of :func:`update_column_statistics`.
+
+    :raises NoSuchObjectError: when there are no such statistics.
     """
     owner = get_table(connection, database, table, lock=True)
     which = _of(owner, [_place(connection, owner, partition)], engine)

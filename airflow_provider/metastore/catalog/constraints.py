@@ -1,7 +1,7 @@
 """Constraints of tables: functions of one connection, as :mod:`.catalog`.
 
-They are what a client declares of a table's rows, kept for query engines. Nobody checks them here. They
-belong to no transaction and tell no event; the database is always asked.
+A client declares constraints on a table's rows for query engines, and the metastore does not check them.
+They belong to no transaction and have no event, and no replica has a copy: the database answers each read.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class Constraint:
     """A constraint of a table.
 
     :param kind: :data:`PRIMARY_KEY`, :data:`FOREIGN_KEY`, or another one of Hive's.
-    :param columns: its columns, and for each what Hive's struct says of it beside tables and names.
-    :param name: unique in its table; None for one that is made up.
-    :param parent: of a foreign key, database and name of the table that it refers to.
+    :param columns: the constraint's columns, each with the fields of Hive's struct other than tables and
+        names.
+    :param name: the constraint's name, unique in its table; None to generate one.
+    :param parent: database and name of the table that a foreign key refers to.
     """
 
     kind: str
@@ -41,10 +42,10 @@ class Constraint:
 def add_constraints(connection: Connection, table: TableInfo, added: Iterable[Constraint]) -> None:
     """Declare constraints.
 
-    :param table: locked by the caller, or just created.
+    :param table: the table, locked by the caller, or created in the same database transaction.
     :raises NoSuchObjectError: when the table that a foreign key refers to does not exist.
     :raises InvalidInputError: when the table has no such column, or has a primary key already.
-    :raises AlreadyExistsError: when it has a constraint of that name.
+    :raises AlreadyExistsError: when the table has a constraint of that name.
     """
     known = {one.name: one for one in constraints_of(connection, table)}
     columns = {one.name.lower() for one in (*table.schema, *table.partition_keys)}
@@ -76,19 +77,19 @@ def add_constraints(connection: Connection, table: TableInfo, added: Iterable[Co
 
 
 def constraints_of(connection: Connection, table: TableInfo) -> list[Constraint]:
-    """A table's constraints, in the order in which they were declared."""
+    """A table's constraints, in the order of their declaration."""
     return [one for _, one in _found(connection, constraint_rows.c.table_id == table.id)]
 
 
 def foreign_keys_to(connection: Connection, parent: TableInfo) -> list[tuple[tuple[str, str], Constraint]]:
-    """The foreign keys that refer to a table, each with database and name of its own table."""
+    """The foreign keys that refer to a table, each with the database and name of the table that has it."""
     return _found(connection, constraint_rows.c.parent_id == parent.id)
 
 
 def drop_constraint(connection: Connection, table: TableInfo, name: str) -> None:
-    """Take a constraint back.
+    """Drop a constraint.
 
-    :raises NoSuchObjectError: when the table has none of that name.
+    :raises NoSuchObjectError: when the table has no constraint of that name.
     """
     which = (constraint_rows.c.table_id == table.id, constraint_rows.c.name == name.lower())
     if not connection.execute(delete(constraint_rows).where(*which)).rowcount:

@@ -61,12 +61,12 @@ def alter_function(
     owner: str | None,
     resources: Sequence[str],
 ) -> FunctionInfo:
-    """Change a function. Hive has no event for it: the log tells a drop and a creation, of one moment.
+    """Change a function. Hive has no event for it, so the log has a drop and a creation of the same moment.
 
-    :param new_name: its name from now on.
+    :param new_name: the function's new name.
     :param class_name: see :class:`FunctionInfo`, also for the parameters after it.
     :raises NoSuchObjectError: when it does not exist.
-    :raises AlreadyExistsError: when another one has the new name.
+    :raises AlreadyExistsError: when another function has the new name.
     """
     drop_function(connection, database, name)
     return create_function(connection, database, new_name, class_name, owner=owner, resources=resources)

@@ -32,16 +32,16 @@ from airflow_provider.metastore.model import (
 from airflow_provider.metastore.notifications import append_event
 
 Choose = Callable[[TableInfo], PartitionChoice]
-"""Tells of a table which of its partitions are wanted."""
+"""Returns the choice among a table's partitions."""
 
-# As the index has it: SQLite uses a partial index for its own words only.
+# In the index's own words: SQLite uses a partial index only for a condition with the same text.
 _NOT_PLAIN = text("NOT has_plain_values")
 
-# So many beginnings of values are looked for at most; of more, fewer values of each.
+# The limit on the beginnings of values that one query looks for. With more, the beginnings have fewer values.
 _MOST_BEGINNINGS = 200
 
 MOST_VARIABLES = 1_000
-"""In one statement; SQLite allows 32,766, PostgreSQL 65,535."""
+"""The limit on the variables in one statement; SQLite allows 32,766, PostgreSQL 65,535."""
 
 
 def add_partitions(
@@ -55,7 +55,7 @@ def add_partitions(
 ) -> list[PartitionInfo]:
     """See :meth:`AnyMetastore.add_partitions`.
 
-    :param write_id: gives the write id under which the change is made.
+    :param write_id: returns the write id of the change.
     """
     owner = get_table(connection, database, table, lock=True)
     wanted = {partition_key(owner, spec.values): spec for spec in partitions}
@@ -113,7 +113,7 @@ def get_table_and_partitions(
 ) -> tuple[TableInfo, list[PartitionInfo]]:
     """A table, and its partitions in the order of their names."""
     owner = get_table(connection, database, table)
-    # Ordered here: a database's own order of texts depends on its locale.
+    # Python orders them, because a database's own order of texts depends on its locale.
     query = select(partition_rows).where(partition_rows.c.table_id == owner.id)
     return owner, sorted(map(_info, connection.execute(query)), key=partition_order)
 
@@ -121,9 +121,9 @@ def get_table_and_partitions(
 def get_table_and_chosen_values(
     connection: Connection, database: str, table: str, choose: Choose
 ) -> tuple[TableInfo, list[PartitionValues]]:
-    """A table, and the values of those of its partitions that are wanted, in the order of their names.
+    """A table, and the values of its chosen partitions in the order of their names.
 
-    :param choose: tells of the table which these are.
+    :param choose: returns the choice for the table.
     """
     owner = get_table(connection, database, table)
     return owner, _chosen_values(connection, owner, choose(owner))
@@ -132,7 +132,7 @@ def get_table_and_chosen_values(
 def _chosen_values(
     connection: Connection, table: TableInfo, choice: PartitionChoice
 ) -> list[PartitionValues]:
-    # Read as one document, which takes a fraction of the time.
+    # One JSON document of all keys is parsed in a fraction of the time of many.
     document = f"[{','.join(_candidates(connection, table, choice))}]"
     found: Iterable[PartitionValues] = map(tuple, json.loads(document))
     return sorted(found if choice.keep is None else filter(choice.keep, found), key=partition_texts)
@@ -141,9 +141,10 @@ def _chosen_values(
 def get_table_and_chosen(
     connection: Connection, database: str, table: str, choose: Choose, limit: int | None = None
 ) -> tuple[TableInfo, list[PartitionInfo]]:
-    """As :func:`get_table_and_chosen_values`, with all that is known of the partitions.
+    """A table, and its chosen partitions in the order of their names.
 
-    :param limit: how many at most; None for all.
+    :param choose: returns the choice for the table.
+    :param limit: the largest number of partitions; None for all.
     """
     owner = get_table(connection, database, table)
     choice = choose(owner)
@@ -159,7 +160,7 @@ def get_table_and_chosen(
 
 
 def _candidates(connection: Connection, table: TableInfo, choice: PartitionChoice) -> Iterable[str]:
-    """The keys of no fewer partitions than are wanted: of as few as the index tells apart."""
+    """The keys of all chosen partitions, and of others only where the index cannot exclude them."""
     key = partition_rows.c.partition_values
     if choice.exact is not None:
         return _keys_there(connection, table, [partition_key(table, values) for values in choice.exact])
@@ -177,9 +178,10 @@ def _candidates(connection: Connection, table: TableInfo, choice: PartitionChoic
 
 
 def _beginnings(choice: PartitionChoice, count: int) -> list[tuple[str | None, ...]] | None:
-    """The first values of what is wanted and plain, as many as are known; None when nothing is.
+    """The first values of the chosen partitions with plain values, as many as the choice limits.
 
-    :param count: how many partition keys there are.
+    :param count: the number of the table's partition keys.
+    :return: None when the choice does not limit the first partition key.
     """
     known = list(itertools.takewhile(choice.plain.__contains__, range(count)))
     while known and math.prod(len(choice.plain[at]) for at in known) > _MOST_BEGINNINGS:
@@ -201,7 +203,7 @@ def _keys_there(connection: Connection, table: TableInfo, keys: Sequence[str]) -
 def get_table_and_partition(
     connection: Connection, database: str, table: str, values: Sequence[str | None]
 ) -> tuple[TableInfo, PartitionInfo]:
-    """A table, and one of its partitions; errors as of ``Metastore.get_partition``."""
+    """A table, and one of its partitions; errors as :meth:`AnyMetastore.get_partition`."""
     owner = get_table(connection, database, table)
     key = partition_key(owner, values)
     row = _rows(connection, owner, [key]).get(key)
@@ -222,9 +224,10 @@ def alter_partition(
 ) -> PartitionInfo:
     """See :meth:`AnyMetastore.alter_partition` and ``rename_partition``.
 
-    :param changes: values by the names of :class:`PartitionInfo`'s fields; new ``values`` rename it.
-    :param write_id: gives the write id under which the change is made.
-    :param truncates: whether the partition's rows were deleted; the event says so.
+    :param changes: values by the names of :class:`PartitionInfo`'s fields; new ``values`` rename the
+        partition.
+    :param write_id: returns the write id of the change.
+    :param truncates: whether the change deletes the partition's rows; the event says so.
     """
     owner = get_table(connection, database, table, lock=True)
     key = partition_key(owner, values)
@@ -260,12 +263,12 @@ def alter_partition(
 def replace_columns(
     connection: Connection, table: TableInfo, *, write_id: Callable[[TableInfo], int]
 ) -> None:
-    """Give the columns of a table to those of its partitions that have columns of their own.
+    """Copy a table's columns to each of its partitions that has columns of its own.
 
     Hive: ALTER TABLE .. CASCADE.
 
-    :param table: as it is by now.
-    :param write_id: gives the write id under which the change is made.
+    :param table: the table after its change.
+    :param write_id: returns the write id of the change.
     """
     for one in get_partitions(connection, table.database, table.name):
         if one.storage_descriptor is not None:
@@ -290,7 +293,7 @@ def drop_partitions(
 ) -> list[PartitionInfo]:
     """See :meth:`AnyMetastore.drop_partitions`.
 
-    :param write_id: gives the write id under which the change is made.
+    :param write_id: returns the write id of the change.
     """
     owner = get_table(connection, database, table, lock=True)
     keys = list(dict.fromkeys(partition_key(owner, values) for values in partitions))
@@ -323,7 +326,7 @@ def append_insert_events(
 ) -> list[int]:
     """See :meth:`AnyMetastore.fire_insert_event`.
 
-    :param write_id: gives the write id under which was inserted.
+    :param write_id: returns the write id of the insertions.
     :return: the events' ids.
     """
     owner = get_table(connection, database, table, lock=True)
@@ -350,7 +353,7 @@ def append_insert_events(
 def partition_ids(
     connection: Connection, table: TableInfo, partitions: Sequence[PartitionValues]
 ) -> dict[PartitionValues, int]:
-    """The ids of those partitions that the table has."""
+    """The ids of the given partitions, without those that the table does not have."""
     keys = {values: partition_key(table, values) for values in partitions}
     rows = _rows(connection, table, list(keys.values()))
     return {values: int(rows[key].id) for values, key in keys.items() if key in rows}

@@ -1,7 +1,7 @@
-"""Connections, database transactions and their failures, in one place.
+"""The connections to the database, its transactions and their failures.
 
-:class:`MetastoreEngine` runs *operations*: functions of one connection, each in one
-database transaction, run again when the database gave way to another process.
+:class:`MetastoreEngine` runs *operations*: functions of one connection. Each runs in one database
+transaction, and runs again when the database refused it in favour of another process.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Set on a driver's error after which nothing of an operation can have been done.
+# The mark of a driver's error after which the database cannot have applied anything of the operation.
 _NOT_DONE = "is_not_done"
 
 OF_DATABASE = "of_database"
-"""Among an error's details: its text says where the database is, so it is not for everybody."""
+"""A mark among an error's details: its text names the database's address, which not everybody may see."""
 
 RunStatement = Callable[[TextClause, Mapping[str, Any]], Sequence[Any]]
 """See :meth:`MetastoreEngine.run_statement`."""
@@ -55,10 +55,10 @@ RunStatement = Callable[[TextClause, Mapping[str, Any]], Sequence[Any]]
 _MIGRATIONS = Path(__file__).parent.parent / "migrations"
 # Any constant: PostgreSQL's advisory lock under which one process migrates.
 _MIGRATION_LOCK = 4_021_637_217
-# A connection that was in use so short a time ago needs no ping.
+# A connection whose last use is not longer ago needs no ping.
 _SURELY_ALIVE_SECONDS = 0.25
 _BY_LIBPQ = frozenset({"psycopg", "psycopg2"})
-# PostgreSQL: serialization failure, deadlock; nothing of the transaction was applied.
+# PostgreSQL's codes of serialization failure and deadlock: it has applied nothing of the transaction.
 _GAVE_WAY = frozenset({"40001", "40P01"})
 
 
@@ -88,7 +88,7 @@ class MetastoreEngine:
         return f"{type(self).__name__}({self.masked_url!r})"
 
     def read(self, operation: Callable[[Connection], T], *, is_one_statement: bool = False) -> T:
-        """Run a reading operation; all that it reads is one snapshot of the database.
+        """Run an operation that reads one snapshot of the database.
 
         :param is_one_statement: whether it is a single statement, which is a snapshot by itself.
         """
@@ -97,13 +97,13 @@ class MetastoreEngine:
         return self._run(self._engine, operation, {"isolation_level": "REPEATABLE READ"})
 
     def write(self, operation: Callable[[Connection], T]) -> T:
-        """Run a writing operation and commit it; when it raises, nothing of it is applied.
+        """Run an operation that writes, and commit it; an operation that raises changes nothing.
 
         The operation may run more than once, so it must have no other effects.
         """
         if not self.is_sqlite:
             return self._run(self._engine, operation, {})
-        # Threads queue here, so that only one of each process polls for SQLite's lock.
+        # Threads queue here, so that only one thread of each process polls for SQLite's lock.
         if not self._writer.acquire(timeout=self.timeout_seconds):
             raise MetastoreUnavailableError(
                 f"metastore {self.masked_url}: other threads of this process kept it busy for "
@@ -116,13 +116,13 @@ class MetastoreEngine:
             self._writer.release()
 
     def outlast(self, seconds: float) -> None:
-        """Have operations wait for a PostgreSQL that is away, as long as nothing of them can have been done.
+        """Let operations wait for a PostgreSQL that is away, as long as it cannot have applied them.
 
-        That is: no connection could be opened, or it broke before the commit was sent. When the answer to a
-        commit is lost, or to a statement which commits itself, the operation fails at once: nobody knows
-        whether it was done.
+        An operation waits when it could open no connection, or when the connection broke before it sent the
+        commit. It fails at once when the answer to a commit, or to a statement which commits itself, is lost:
+        then the database may have applied it.
 
-        :param seconds: how long; 0, as after the start, to fail at once.
+        :param seconds: the longest wait; 0, the initial value, to fail at once.
         """
         self._away = seconds
 
@@ -131,28 +131,28 @@ class MetastoreEngine:
 
         It uses the driver's own cursor, because SQLAlchemy's part takes longer than the driver's.
 
-        :param parameters: by their names in it.
-        :return: its rows; the database has committed by then.
+        :param parameters: the values by their names in the statement.
+        :return: the statement's rows, after the database has committed.
         """
         return self._tried(lambda: self._by_cursor(statement, parameters))
 
     def write_together(self, operation: GroupOperation, request: GroupedRequest[T]) -> T:
-        """Do a request in one database transaction with those that other threads wait with.
+        """Do a request in one database transaction with the waiting requests of other threads.
 
-        :param operation: how requests of this kind are done.
-        :return: the request's answer; the database has committed by then.
+        :param operation: does requests of this kind.
+        :return: the request's answer, after the database has committed.
         """
         return self._group(operation).do(request)
 
     def leave_with_others(self, operation: GroupOperation, request: GroupedRequest[T], tell: Tell[T]) -> None:
-        """As :meth:`write_together`, for a thread that does not wait for the answer.
+        """Do a request as :meth:`write_together`, without waiting for the answer.
 
         :param tell: see :meth:`~airflow_provider.metastore.database.group_commit.GroupCommit.leave`.
         """
         self._group(operation).leave(request, tell)
 
     def upgrade_schema(self) -> None:
-        """Create the schema, or bring it to :data:`schema.SCHEMA_REVISION`, unless it is there.
+        """Create the schema, or migrate it to :data:`schema.SCHEMA_REVISION`, unless it is up to date.
 
         Any number of processes may call this at once on the same new database.
 
@@ -181,11 +181,11 @@ class MetastoreEngine:
         )
         arguments: dict[str, Any] = {"hide_parameters": True, "pool_timeout": self.timeout_seconds}
         if self.is_sqlite:
-            # SQLite's own wait sleeps longer and longer, up to 0.1 s: the last process to come would win.
+            # SQLite's own wait sleeps longer and longer, up to 0.1 s, so the latest process would win.
             arguments["connect_args"] = {"timeout": 0, "check_same_thread": False}
         else:
             if self._url.get_driver_name() in _BY_LIBPQ and "connect_timeout" not in self._url.query:
-                # A server that is silent would be waited for for minutes.
+                # Without a timeout, a connection to a silent server waits for minutes.
                 arguments["connect_args"] = {"connect_timeout": max(1, round(self.timeout_seconds))}
         try:
             self._engine: Engine = create_engine(self._url, **arguments)
@@ -195,7 +195,8 @@ class MetastoreEngine:
                 "install it, or name another one in the URL",
                 driver=error.name,
             ) from error
-        # What commits itself has connections of its own: to change one's mode and back costs as much again.
+        # Statements that commit themselves have connections of their own: to change a connection's mode, and
+        # back, costs as much as the statement.
         self._of_statements = self._engine
         if self.is_sqlite:
             event.listen(self._engine, "connect", _prepare_sqlite)
@@ -229,18 +230,18 @@ class MetastoreEngine:
             cursor.close()
 
     def _ping_if_idle(self, dbapi_connection: Any, record: ConnectionPoolEntry, proxy: Any) -> None:
-        """Find out that the server was started anew; ``pool_pre_ping`` would ask before each use."""
+        """Detect that the server was restarted. ``pool_pre_ping`` would ask before each use instead."""
         if time.monotonic() - record.info.get("used_at", float("inf")) < _SURELY_ALIVE_SECONDS:
             return
         try:
             self._engine.dialect.do_ping(dbapi_connection)
         except self._engine.dialect.loaded_dbapi.Error as error:
-            # The pool gives up all that are older, and opens a new one.
+            # The pool closes all older connections, and opens a new one.
             raise sqlalchemy_errors.InvalidatePoolError from error
 
     def after_fork_in_child(self) -> None:
-        """Leave the parent's connections alone and begin with new ones."""
-        # Kept, not closed: closing SQLite files or sockets here would disturb the parent's.
+        """Open new connections, and leave the parent's alone."""
+        # The parent's connections stay referenced: closing SQLite files or sockets here would disturb them.
         self._of_parent = self._engine, self._of_statements
         self._open()
 
@@ -277,7 +278,7 @@ class MetastoreEngine:
             raise
 
     def _tried(self, run: Callable[[], T]) -> T:
-        """Run something, again when the database gave way to another process."""
+        """Run a function, again when the database refused it in favour of another process."""
         with self._translated():
             try:
                 return run()
@@ -287,7 +288,7 @@ class MetastoreEngine:
             return self._until_back(run) if self._away else self._attempts(run)
 
     def _until_back(self, run: Callable[[], T]) -> T:
-        """Run something until the database is there again."""
+        """Run a function again until the database is back."""
         attempts = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_was_not_done),
             stop=tenacity.stop_after_delay(self._away),
@@ -315,7 +316,7 @@ class MetastoreEngine:
             is_gone = borrowed is not None and dialect.is_disconnect(error, borrowed.dbapi_connection, None)
             if borrowed is not None and is_gone:
                 borrowed.invalidate(error)
-                # As SQLAlchemy does: the others are gone, too.
+                # As in SQLAlchemy: the other connections are broken, too.
                 engine.dispose()
             told = sqlalchemy_errors.DBAPIError.instance(
                 None, None, error, driver.Error, connection_invalidated=is_gone, dialect=dialect
@@ -323,7 +324,7 @@ class MetastoreEngine:
             setattr(told, _NOT_DONE, borrowed is None)
             raise told from error
         except BaseException:
-            # A signal's handler raised: an answer may be under way.
+            # A signal's handler raised, and the connection may still receive an answer.
             if borrowed is not None:
                 borrowed.invalidate()
             raise
@@ -366,12 +367,12 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _prepare_sqlite(dbapi_connection: Any, record: Any) -> None:
-    # The driver's own transaction handling off; _begin_sqlite begins them.
+    # The driver begins no transactions of its own; _begin_sqlite begins them.
     dbapi_connection.isolation_level = None
     cursor = dbapi_connection.cursor()
     if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         cursor.execute("PRAGMA journal_mode = WAL")
-    # An event id once handed out must survive a power cut: consumers remember it.
+    # An event id must survive a power cut once the metastore has given it out: consumers remember it.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
@@ -390,7 +391,7 @@ def _schema_revision(connection: Connection) -> str | None:
 
 
 def _migrate(connection: Connection) -> None:
-    # Imported here: only a database that is not up to date pays for it.
+    # Only a database that is not up to date pays for this import.
     from alembic import command
     from alembic.config import Config
     from alembic.util.exc import CommandError
@@ -415,7 +416,7 @@ def _migrate(connection: Connection) -> None:
 
 
 def _nothing_happened(error: BaseException) -> bool:
-    """Whether the database refused a transaction whole, so that it can be run again."""
+    """Whether the database refused a whole transaction, so that it can run again."""
     if not isinstance(error, sqlalchemy_errors.DBAPIError):
         return False
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
@@ -423,7 +424,7 @@ def _nothing_happened(error: BaseException) -> bool:
 
 
 def _was_not_done(error: BaseException) -> bool:
-    """Whether the database was away, and nothing can have been done; it may be there again soon."""
+    """Whether the database was away and cannot have applied anything; it may be back soon."""
     return bool(getattr(error, _NOT_DONE, False))
 
 

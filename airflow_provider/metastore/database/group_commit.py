@@ -1,10 +1,10 @@
-"""Group commit: one database transaction does the requests that several threads make at the same moment.
+"""Group commit: one database transaction for the requests that several threads make at the same moment.
 
 A database transaction costs the same round trips and the same flush to the disk for one request as for ten.
 So a thread whose request comes while a transaction runs waits for its end, and all waiting requests go into
 the next one. Threads that were answered a moment ago are about to make their next request: the next group
-waits for them, for a part of the time that the last group took. A lone request after lone requests is done
-at once.
+waits for them, for a part of the time that the last group took. A lone request after lone requests does not
+wait.
 
 A server's thread does not wait. It leaves its request in the group, and the thread that does the group writes
 the answer, because waking the server's thread would cost more than the request itself.
@@ -36,24 +36,24 @@ Tell = Callable[[Callable[[], T]], None]
 """Receives a function that returns the request's answer or raises its error."""
 
 _LARGEST_GROUP = 64
-# How long a group waits for those of the last one: this part of its time, and no longer than this.
+# A group waits for the threads of the last group: for this part of that group's time, and at most so long.
 _PATIENCE, _LONGEST_WAIT_SECONDS = 0.5, 0.003
-# After so long without a group to lead its thread ends.
+# The thread that leads groups ends after so long without a group.
 _IDLE_SECONDS = 1.0
 
 
 class GroupedRequest(Generic[T]):
-    """A request that can be done in a group; ``T`` is the type of its answer."""
+    """A request that a group can contain; ``T`` is the type of its answer."""
 
 
 @dataclass(frozen=True)
 class GroupOperation:
-    """How requests of one kind are done.
+    """The functions that do requests of one kind.
 
     :param alone: does one request, and raises its errors.
     :param at_once: does several requests by a single statement of PostgreSQL, which needs no BEGIN and no
         COMMIT: one round trip for all. The statement waits for no row but a counter's. It returns answers by
-        the positions of the requests. A request that it leaves out is done alone.
+        the positions of the requests. ``alone`` does a request that it leaves out.
     """
 
     alone: Callable[[Connection, Any], Any]
@@ -62,7 +62,7 @@ class GroupOperation:
     def do(self, engine: MetastoreEngine, requests: Sequence[Any]) -> Mapping[int, Any]:
         """Do a group, in one database transaction.
 
-        :return: answers by the positions of the requests; a request without an answer is to be done alone.
+        :return: answers by the positions of the requests. The caller does a request without an answer alone.
         """
         if engine.is_sqlite:
             return engine.write(lambda connection: self._one_by_one(connection, requests))
@@ -91,11 +91,11 @@ class _Member:
         self._asleep.acquire()
 
     def lead(self) -> None:
-        """Let its thread do the next group."""
+        """Make the thread of this request the leader of the next group."""
         self._asleep.release()
 
     def wake(self) -> None:
-        """Let its thread go on: the request is done."""
+        """Wake the thread of this request, because the request is done."""
         self._asleep.release()
 
 
@@ -107,26 +107,26 @@ class _Left(_Member):
         self._tell, self._group = tell, group
 
     def lead(self) -> None:
-        """Let a thread of the group's own do it."""
+        """Hand the next group to the group commit's own thread."""
         self._group.lead_in_thread(self)
 
     def wake(self) -> None:
         """Deliver the answer."""
         if self.answer is not None or self.error is not None:
-            self._told()
+            self._deliver()
         else:
-            self._told_alone()
+            self._do_alone()
 
-    def _told_alone(self) -> None:
-        # It may have to wait for others.
-        thread = threading.Thread(target=self._told, name="metastore-alone", daemon=True)
+    def _do_alone(self) -> None:
+        # A request that is done alone may have to wait for others.
+        thread = threading.Thread(target=self._deliver, name="metastore-alone", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
             self.error = MetastoreUnavailableError(f"nothing was done: {error}")
-            self._told()
+            self._deliver()
 
-    def _told(self) -> None:
+    def _deliver(self) -> None:
         try:
             self._tell(lambda: self._group.outcome(self))
         except Exception:
@@ -134,12 +134,13 @@ class _Left(_Member):
 
 
 class GroupCommit:
-    """Requests of one kind, of all threads of this process.
+    """Groups the requests of one kind of all threads of this process.
 
-    The thread that has waited longest is the leader and does the whole group. The next group has another.
+    The thread that has waited longest is the leader and does the whole group. The next group has another
+    leader.
 
-    :param operation: how they are done.
-    :param engine: runs it.
+    :param operation: does the requests.
+    :param engine: the database.
     """
 
     def __init__(self, operation: GroupOperation, engine: MetastoreEngine) -> None:
@@ -155,9 +156,9 @@ class GroupCommit:
         self._thread: threading.Thread | None = None
 
     def do(self, request: GroupedRequest[T]) -> T:
-        """Do a request, with others or alone.
+        """Do a request, in a group or alone.
 
-        :return: its answer; the database has committed by then.
+        :return: the request's answer, after the database has committed.
         """
         member = _Member(request)
         try:
@@ -168,20 +169,22 @@ class GroupCommit:
             if self._leader is member:
                 self._lead(member)
         except BaseException:
-            # A signal's handler raised. No other thread may wait for a leader that is gone.
+            # A signal's handler raised. No other thread may wait for a leader that has gone.
             self._leave(member)
             raise
         return self.outcome(member)  # type: ignore[no-any-return]
 
     def leave(self, request: GroupedRequest[T], tell: Tell[T]) -> None:
-        """As :meth:`do`, without waiting for another leader. Without one, this thread does the group.
+        """Do a request as :meth:`do`, without waiting for another leader.
+
+        Without a leader this thread does the group.
 
         :param tell: called once, maybe in the leader's thread, which goes on when it returns.
         """
         member = _Left(request, tell, self)
         with self._guard:
             if self._thread is None:
-                # Started now, so that no group waits for it later.
+                # The thread starts now, so that no group waits for its start later.
                 thread = threading.Thread(target=self._lead_all, name="metastore-groups", daemon=True)
                 thread.start()
                 self._thread = thread
@@ -191,11 +194,11 @@ class GroupCommit:
             member.wake()
 
     def lead_in_thread(self, leader: _Left) -> None:
-        """Do the next group in a thread of its own."""
+        """Do the next group in the thread of this group commit."""
         self._to_lead.put(leader)
 
     def outcome(self, member: _Member) -> Any:
-        """The answer to a request that was in a group; one that the group left out is done now, alone."""
+        """The answer to a request of a group. A request that the group left out is done alone now."""
         if member.error is not None:
             raise member.error
         if member.answer is not None:
@@ -203,9 +206,9 @@ class GroupCommit:
         return self._engine.write(lambda connection: self._operation.alone(connection, member.request))
 
     def _enter(self, member: _Member) -> bool:
-        """Wait with the others; under the guard.
+        """Join the waiting requests; the caller holds the guard.
 
-        :return: whether it leads.
+        :return: whether this request's thread is the leader.
         """
         self._waiting.append(member)
         if self._leader is None:
@@ -228,7 +231,7 @@ class GroupCommit:
                 leader.wake()
 
     def _lead(self, leader: _Member) -> None:
-        """Do all waiting requests, the leader's own first."""
+        """Do a group of waiting requests, the leader's own first."""
         with self._guard:
             self._all_are_there.wait_for(lambda: len(self._waiting) >= self._expected, self._patience)
             group, self._waiting = self._waiting[:_LARGEST_GROUP], self._waiting[_LARGEST_GROUP:]
@@ -243,7 +246,7 @@ class GroupCommit:
             lost = None
         except MetastoreUnavailableError as error:
             leader.error = lost = error
-        except Exception:  # noqa: BLE001 - nothing was done; each request is done alone and gets its own error
+        except Exception:  # noqa: BLE001 - nothing is done; each request is done alone and gets its own error
             lost = None
         finally:
             self._patience = min(_PATIENCE * (time.monotonic() - began), _LONGEST_WAIT_SECONDS)
@@ -258,7 +261,7 @@ class GroupCommit:
                     member.wake()
 
     def _leave(self, member: _Member) -> None:
-        """Stop waiting, and let the next thread lead."""
+        """Stop waiting, and make the next waiting request the leader."""
         with self._guard:
             if member in self._waiting:
                 self._waiting.remove(member)

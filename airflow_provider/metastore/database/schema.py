@@ -1,9 +1,9 @@
 """The metastore's database tables, the same on SQLite and PostgreSQL.
 
-Made after the tables that Hive keeps for the same ends (its names in brackets). All are
-prefixed, so that they can live beside others in one PostgreSQL schema.
+They follow the tables that Hive keeps for the same purposes (its names in brackets). All names
+have a prefix, so that the tables can live beside others in one PostgreSQL schema.
 
-Rows that several writers count on are taken with ``UPDATE .. RETURNING``, which holds the
+A writer takes a row that other writers need, too, by ``UPDATE .. RETURNING``, which holds the
 row's lock until the database transaction ends; on SQLite every writing transaction begins
 with ``BEGIN IMMEDIATE`` and is alone anyway. A database transaction takes its locks in
 this order, the event counter last, so that no two of them wait for each other:
@@ -56,7 +56,7 @@ metadata = MetaData(
     }
 )
 
-# SQLite's rowid, its fastest key, is INTEGER only; it holds 64 bits all the same.
+# SQLite's rowid, its fastest key, must be declared INTEGER; it still holds 64 bits.
 big_id = BigInteger().with_variant(Integer(), "sqlite")
 json_document = JSON().with_variant(postgresql.JSONB(), "postgresql")
 
@@ -68,7 +68,7 @@ class Counter(StrEnum):
     LOCK_ID = "lock_id"
     EVENT_ID = "event_id"
     PURGED_EVENT_ID = "purged_event_id"
-    # The last event that told a change of a database or a function.
+    # The last event that reports a change of a database or a function.
     CATALOG_EVENT_ID = "catalog_event_id"
 
 
@@ -103,7 +103,7 @@ properties = Table(  # METASTORE_DB_PROPERTIES
 tables = Table(  # TBLS, SDS, COLUMNS_V2, PARTITION_KEYS, TABLE_PARAMS
     "metastore_tables",
     metadata,
-    # Never used again after a drop: the id tells a table from its namesakes.
+    # No other table gets the id after a drop, so that it distinguishes tables of the same name.
     Column("id", big_id, primary_key=True),
     Column("database_id", ForeignKey(databases.c.id), nullable=False),
     Column("name", String(255), nullable=False),
@@ -124,13 +124,13 @@ partitions = Table(  # PARTITIONS, PARTITION_KEY_VALS, PARTITION_PARAMS
     metadata,
     Column("id", big_id, primary_key=True),
     Column("table_id", ForeignKey(tables.c.id, ondelete="CASCADE"), nullable=False),
-    # Canonical JSON list: one key that tells null from any string, comparable in SQL.
+    # A canonical JSON list: one key that distinguishes null from any string and that SQL can compare.
     Column("partition_values", Text, nullable=False),
     Column("location", Text, nullable=False),
     Column("parameters", json_document, nullable=False),
     # Hive's struct without the location, in Thrift's JSON; a partition without one follows its table.
     Column("storage_descriptor", Text),
-    # Whether the texts of numbers among the values are the usual ones: is_plain. False is not known, too.
+    # True when all values are plain (is_plain); False when one is not, or when this is not known.
     Column("has_plain_values", Boolean, nullable=False, server_default=text("false")),
     Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("table_id", "partition_values"),
@@ -148,7 +148,7 @@ constraints = Table(  # KEY_CONSTRAINTS
     metadata,
     Column("id", big_id, primary_key=True),
     Column("table_id", ForeignKey(tables.c.id, ondelete="CASCADE"), nullable=False),
-    # Of a foreign key: the table that it refers to.
+    # The table that a foreign key refers to.
     Column("parent_id", ForeignKey(tables.c.id, ondelete="CASCADE")),
     Column("kind", String(32), nullable=False),
     Column("name", String(255), nullable=False),
@@ -164,7 +164,7 @@ column_statistics = Table(  # TAB_COL_STATS, PART_COL_STATS
     metadata,
     Column("id", big_id, primary_key=True),
     Column("table_id", ForeignKey(tables.c.id, ondelete="CASCADE"), nullable=False),
-    Column("partition_id", ForeignKey(partitions.c.id, ondelete="CASCADE")),  # null: of the table
+    Column("partition_id", ForeignKey(partitions.c.id, ondelete="CASCADE")),  # null for the whole table
     Column("engine", String(128), nullable=False),
     Column("column_name", Text, nullable=False),
     Column("column_type", Text, nullable=False),
@@ -198,12 +198,12 @@ txns = Table(  # TXNS
     Column("host", Text, nullable=False),
     Column("agent", Text),
     Column("commit_on_recovery", Boolean, nullable=False),
-    Column("timeout_ms", BigInteger),  # null: recovery says how long
+    Column("timeout_ms", BigInteger),  # null for the timeout that recovery uses
     Column("opened_at", BigInteger, nullable=False),
     Column("heartbeat_at", BigInteger, nullable=False),
     Column("closed_at", BigInteger),
     Column("closing_event_id", BigInteger),
-    # What every snapshot asks for; committed transactions are nearly all there are.
+    # Every snapshot reads the rows of this index; nearly all other transactions are committed.
     Index(
         "ix_metastore_txns_not_committed",
         "id",
@@ -217,7 +217,7 @@ write_id_sequences = Table(  # NEXT_WRITE_ID
     "metastore_write_id_sequences",
     metadata,
     Column("id", big_id, primary_key=True),
-    # By name as in Hive: ids are allocated before a table is created (CTAS, replication).
+    # By name as in Hive, which allocates ids before it creates a table (CTAS, replication).
     Column("database_name", String(255), nullable=False),
     Column("table_name", String(255), nullable=False),
     Column("last_write_id", BigInteger, nullable=False),
@@ -265,7 +265,7 @@ locks = Table(  # HIVE_LOCKS
     ),
 )
 
-lock_components = Table(  # HIVE_LOCKS; by name as in Hive: what is locked need not exist yet
+lock_components = Table(  # HIVE_LOCKS; by name as in Hive: a locked table need not exist yet
     "metastore_lock_components",
     metadata,
     Column("lock_id", ForeignKey(locks.c.id, ondelete="CASCADE"), primary_key=True),
@@ -295,18 +295,18 @@ consumers = Table(
     Column("name", String(255), primary_key=True),
     Column("event_id", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
-    # Null for one that retention waits for however long it is silent.
+    # Null for a consumer that retention waits for however long it is silent.
     Column("expiry_millis", BigInteger),
 )
 
-replications = Table(  # of a target; in Hive: parameters of its databases, such as repl.last.id
+replications = Table(  # the target's side; Hive has parameters of its databases, such as repl.last.id
     "metastore_replications",
     metadata,
     Column("policy", String(255), primary_key=True),
     Column("source", Text, nullable=False),
     Column("databases", json_document, nullable=False),
     Column("phase", String(32), nullable=False),
-    # The source's last event that is applied; null before the bootstrap is done.
+    # The last event of the source that the target has applied; null before the bootstrap is done.
     Column("event_id", BigInteger),
     Column("event_time", BigInteger),
     Column("lease_owner", Text),
@@ -328,7 +328,7 @@ repl_txn_map = Table(  # REPL_TXN_MAP
 class current_millis(FunctionElement[int]):  # noqa: N801 (named as SQL functions are)
     """The database's clock, in milliseconds since the epoch.
 
-    One clock for all hosts: a timeout must not depend on whose clock runs fast.
+    All hosts use this one clock, because a timeout must not depend on a host whose clock is fast.
     """
 
     type = BigInteger()
@@ -363,16 +363,16 @@ def advance(connection: Connection, counter: Counter, by: int = 1) -> int:
 
 
 def counted(connection: Connection, counter: Counter) -> int:
-    """A counter's value; 0 before it first moved."""
+    """A counter's value; 0 before its first move."""
     return int(connection.execute(_COUNTED, {"counter": counter}).scalar_one())
 
 
 def insert_if_absent(connection: Connection, table: Table, values: Mapping[str, Any]) -> bool:
-    """Insert a row unless one with the same unique key is there.
+    """Insert a row unless the table has one with the same unique key.
 
     :return: True when this call inserted it.
     """
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
-    # Not by rowcount: psycopg does not tell it for a statement that returns its new key.
+    # Not by rowcount: psycopg does not set it for a statement that returns its new key.
     return connection.execute(statement.returning(*table.primary_key)).first() is not None

@@ -1,4 +1,4 @@
-"""URLs of a metastore's database: what they may be, and what of them nobody may see."""
+"""URLs of a metastore's database: their valid forms, and the secrets in them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def parse_url(url: str) -> URL:
     """Check a metastore's URL.
 
     :param url: ``sqlite:////absolute/path.db`` or ``postgresql+<driver>://user:password@host/database``.
-    :raises InvalidInputError: when it is no URL, of another database, of an asynchronous driver, or an
-        SQLite URL without an absolute path. The message never holds the URL, which may hold a password.
+    :raises InvalidInputError: when the text is no URL, one of another database or of an asynchronous driver,
+        or an SQLite URL without an absolute path. The message never holds the URL, which may hold a password.
     """
     try:
         parsed = make_url(url)
@@ -51,7 +51,7 @@ def parse_url(url: str) -> URL:
 
 
 def database_exists(url: str) -> bool:
-    """Whether a database is there; only of a file that can be told without opening it.
+    """Whether a database exists. Only SQLite's can be missing here; any other counts as existing.
 
     :param url: see :func:`parse_url`.
     :raises InvalidInputError: see :func:`parse_url`.
@@ -60,7 +60,8 @@ def database_exists(url: str) -> bool:
     if parsed.get_backend_name() != "sqlite":
         return True
     path = Path(parsed.database or "")
-    # Where a folder cannot be looked into, as when its disk is away, opening the database tells why.
+    # When a folder cannot be looked into, for example because its disk is away, opening the database raises
+    # the reason.
     return path.exists() or any(each.exists() and not each.is_dir() for each in path.parents)
 
 
@@ -72,7 +73,7 @@ def mask_url(url: URL) -> str:
 
 
 def secrets_in(url: URL) -> list[str]:
-    """Every secret in a URL, which no message may hold."""
+    """Every secret in a URL; no message may hold one."""
     values = [url.password] if url.password else []
     for name, value in url.query.items():
         if any(word in name.lower() for word in _SECRET_WORDS):

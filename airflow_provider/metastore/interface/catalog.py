@@ -29,7 +29,7 @@ class Catalog(Protocol):
     ) -> DatabaseInfo:
         """Create a database.
 
-        :param location: where its tables go by default.
+        :param location: the default folder or URL of its tables.
         :raises AlreadyExistsError: when it exists, unless ``if_not_exists``: then it stays as it is.
         """
 
@@ -49,7 +49,7 @@ class Catalog(Protocol):
     ) -> DatabaseInfo:
         """Replace those properties of a database that are given.
 
-        :param location: where tables go by default from now on; those that exist stay.
+        :param location: the default folder or URL of new tables; existing tables stay where they are.
         :param parameters: all of the database's parameters from now on.
         :raises NoSuchObjectError: when it does not exist.
         """
@@ -119,15 +119,15 @@ class Catalog(Protocol):
         """Replace those properties of a table that are given.
 
         :param parameters: all of the table's parameters from now on.
-        :param txn_id: the open transaction to which the change belongs; its write id, taken if it has none,
-            goes into the event. None for a transaction around this change alone.
+        :param txn_id: the open transaction that the change belongs to. Its write id, allocated if it has
+            none, goes into the event. None for a transaction around this change alone.
         :raises NoSuchObjectError: when the table does not exist.
         :raises NoSuchTransactionError: when the transaction is not open.
         :raises TransactionAbortedError: when it was aborted.
         """
 
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableInfo:
-        """Give a table another name or database; id, partitions and write ids go with it.
+        """Give a table another name or database. Its id, partitions and write ids stay with it.
 
         :raises NoSuchObjectError: when the table or the new database does not exist.
         :raises AlreadyExistsError: when there is a table of the new name.
@@ -151,11 +151,11 @@ class Catalog(Protocol):
         if_not_exists: bool = True,
         txn_id: int | None = None,
     ) -> list[PartitionInfo]:
-        """Register partitions, with one event for all that are new and none when none is.
+        """Register partitions, with one event for all new partitions, and without an event if none is new.
 
-        :param if_not_exists: leave those that exist as they are; else one that exists is an error.
+        :param if_not_exists: leave existing partitions as they are; else an existing partition is an error.
         :param txn_id: as in :meth:`alter_table`.
-        :return: those that were added.
+        :return: the partitions that were added.
         :raises NoSuchObjectError: when the table does not exist.
         :raises AlreadyExistsError: see ``if_not_exists``.
         :raises InvalidInputError: when a partition's values do not fit the table's partition keys.
@@ -212,7 +212,7 @@ class Catalog(Protocol):
         """Give a partition other values; its folder stays where it is. Errors as :meth:`get_partition`.
 
         :param txn_id: as in :meth:`alter_table`.
-        :raises AlreadyExistsError: when there is a partition of the new values.
+        :raises AlreadyExistsError: when a partition has the new values.
         """
 
     def drop_partitions(
@@ -226,9 +226,9 @@ class Catalog(Protocol):
     ) -> list[PartitionInfo]:
         """Drop partitions by their values, with one event for all; data files stay.
 
-        :param if_exists: pass over those that do not exist; else one missing is an error.
+        :param if_exists: skip partitions that do not exist; else a missing partition is an error.
         :param txn_id: as in :meth:`alter_table`.
-        :return: those that were dropped.
+        :return: the partitions that were dropped.
         :raises NoSuchObjectError: when the table does not exist; see ``if_exists``.
         """
 

@@ -26,16 +26,16 @@ class Locks(Protocol):
         txn_id: int | None = None,
         wait: bool = True,
     ) -> LockResponse:
-        """Ask for a lock; returns at once.
+        """Ask for a lock, and return at once.
 
         A lock that is WAITING has its place in the line. The caller asks again by :meth:`check_lock`, or
         gives the lock up by :meth:`unlock`.
 
-        :param components: what to lock; all of it or nothing.
-        :param user: who asks.
-        :param host: from where.
-        :param agent: what asks, such as a task instance.
-        :param txn_id: an open transaction: its locks are never in each other's way, and end with it.
+        :param components: the places to lock, all of them or none.
+        :param user: the user who asks.
+        :param host: the host that asks.
+        :param agent: the program that asks, such as a task instance.
+        :param txn_id: an open transaction: its locks never exclude each other, and end with it.
         :param wait: False for NOT_ACQUIRED instead of a place in the line.
         :raises InvalidInputError: when there is no component.
         :raises TransactionAbortedError: when the transaction was aborted.
@@ -43,10 +43,10 @@ class Locks(Protocol):
         """
 
     def check_lock(self, lock_id: int) -> LockState:
-        """Whether a lock is held by now; counts as a heartbeat.
+        """Look whether a lock is held by now; the call counts as a heartbeat.
 
         :return: ACQUIRED, or WAITING.
-        :raises NoSuchLockError: when it was unlocked, has timed out or its transaction has ended.
+        :raises NoSuchLockError: when the lock was unlocked, has timed out, or its transaction has ended.
         """
 
     def heartbeat_lock(self, lock_id: int) -> None:
@@ -56,9 +56,9 @@ class Locks(Protocol):
         """
 
     def unlock(self, lock_id: int) -> None:
-        """Give a lock back, or up; one that does not exist is not an error, as in Hive.
+        """Release a held lock, or give up a waiting one. A missing lock is no error, as in Hive.
 
-        :raises TransactionOpenError: when it is held and belongs to a transaction.
+        :raises TransactionOpenError: when the lock is held and belongs to a transaction.
         """
 
     def show_locks(
@@ -75,5 +75,5 @@ class Locks(Protocol):
         :param table: only components on tables of this name, and on their partitions.
         :param partition: only components on partitions of this name.
         :param txn_id: only locks of this transaction.
-        :return: one entry a component, in the order in which the locks were asked for.
+        :return: one entry a component, in the order of the lock requests.
         """

@@ -23,7 +23,7 @@ class AnyMetastore(Catalog, Transactions, Locks, NotificationLog, Protocol):
 
     @property
     def url(self) -> str:
-        """Where the metastore is, with ``***`` for its secrets."""
+        """The metastore's URL, with ``***`` for its secrets."""
 
     def ping(self) -> str:
         """Ask whether the metastore answers.

@@ -14,7 +14,7 @@ class NotificationLog(Protocol):
     """The notification log and the consumers that read it."""
 
     def current_event_id(self) -> int:
-        """The id of the last event, 0 when there is none."""
+        """The id of the last event; 0 for an empty log."""
 
     def next_events(
         self,
@@ -28,11 +28,11 @@ class NotificationLog(Protocol):
         """The events after a position, in order.
 
         :param after: the id of the last event already read, 0 for none.
-        :param limit: at most so many events.
+        :param limit: the largest number of events.
         :param event_types: only events of these types; None for all.
         :param database: only events about this database.
         :param table: only events about tables of this name.
-        :raises EventsExpiredError: when retention removed some of the events asked for.
+        :raises EventsExpiredError: when retention has removed some of these events.
         """
 
     def register_consumer(
@@ -46,31 +46,31 @@ class NotificationLog(Protocol):
         """Register a reader of the log; retention waits for it from now on.
 
         :param event_id: the last event that it knows; None for the current one.
-        :param expiry_seconds: after so long without :meth:`advance_consumer` retention waits for it no
-            longer; None to wait for ever.
-        :param if_not_exists: when it is registered, return it with the position that it has.
+        :param expiry_seconds: retention no longer waits for the consumer after so long without
+            :meth:`advance_consumer`; None to wait for ever.
+        :param if_not_exists: return a registered consumer with its present position.
         :raises AlreadyExistsError: when it is registered, unless ``if_not_exists``.
         :raises EventsExpiredError: when events after ``event_id`` are gone.
         :raises InvalidInputError: when ``event_id`` is beyond the log's end.
         """
 
     def advance_consumer(self, name: str, event_id: int) -> LogConsumer:
-        """Record that a consumer has applied all events up to one; it never moves back.
+        """Record that a consumer has applied all events up to one. Its position never moves back.
 
         :return: the consumer as it is now.
-        :raises NoSuchObjectError: when it is not registered.
-        :raises EventsExpiredError: when it was gone for so long that events after its position were
-            removed: :meth:`restart_consumer`.
+        :raises NoSuchObjectError: when the consumer is not registered.
+        :raises EventsExpiredError: when retention has removed events after its position; the caller calls
+            :meth:`restart_consumer`.
         :raises InvalidInputError: when ``event_id`` is beyond the log's end.
         """
 
     def restart_consumer(self, name: str, *, event_id: int | None = None) -> LogConsumer:
-        """Start a consumer again that fell out of retention or lost its own state.
+        """Restart a consumer that fell out of retention or lost its own state.
 
         Call this first, then read the present state (the catalog, the tables), then follow the events after
-        the returned position. A change in between comes twice, and is never missed.
+        the returned position. The consumer sees a change in between twice, and never misses it.
 
-        :param event_id: the last event that it knows; None for the log's end.
+        :param event_id: the last event that the consumer knows; None for the log's end.
         :return: the consumer at its new position.
         :raises NoSuchObjectError: when it is not registered.
         :raises EventsExpiredError: when events after ``event_id`` are gone.

@@ -31,17 +31,17 @@ class Transactions(TimeoutApi, Protocol):
     ) -> int:
         """Open a transaction.
 
-        :param user: who opens it.
-        :param host: from where.
-        :param agent: what opens it, such as a task instance.
+        :param user: the user who opens it.
+        :param host: the host that opens it.
+        :param agent: the program that opens it, such as a task instance.
         :param commit_on_recovery: False for a transaction that recovery must not commit before
             :meth:`request_commit`, such as one around several ingestions; see :meth:`recover_timed_out`.
-        :param txn_type: READ_ONLY for one that gets no write ids, leaves no events, and hides nothing
-            from anybody's snapshot.
-        :param timeout_seconds: how long it may be without a heartbeat; None for the timeout that
-            recovery uses.
+        :param txn_type: READ_ONLY for a transaction that gets no write ids, leaves no events, and hides
+            nothing from any reader's snapshot.
+        :param timeout_seconds: the transaction times out after so long without a heartbeat; None for the
+            timeout that recovery uses.
         :raises InvalidInputError: when the timeout is not above zero.
-        :return: its id, the last one's + 1.
+        :return: the transaction's id, its predecessor's + 1.
         """
 
     def heartbeat_txn(self, txn_id: int) -> None:
@@ -54,7 +54,7 @@ class Transactions(TimeoutApi, Protocol):
     def request_commit(self, txn_id: int) -> None:
         """Record that all work of a transaction is done and only its commit is missing.
 
-        From then on recovery may commit it, as if it had been opened with ``commit_on_recovery``.
+        From then on recovery may commit the transaction, as with ``commit_on_recovery``.
 
         :raises TransactionAbortedError: when it was aborted.
         :raises NoSuchTransactionError: when it was never opened.
@@ -67,11 +67,11 @@ class Transactions(TimeoutApi, Protocol):
         new_partitions: Mapping[tuple[str, str], Sequence[PartitionSpec]] | None = None,
         insertions: Mapping[tuple[str, str], Sequence[Insertion]] | None = None,
     ) -> int:
-        """Commit a transaction. Doing it again changes nothing.
+        """Commit a transaction. A second call changes nothing.
 
         :param new_partitions: by (database, table), partitions to register in the same database
-            transaction, so that no reader sees the commit without them; existing ones stay.
-        :param insertions: by (database, table), the insertions whose INSERT events are written before the
+            transaction, so that no reader sees the commit without them; existing partitions stay.
+        :param insertions: by (database, table), insertions. The commit writes their INSERT events before the
             COMMIT_TXN event, in the same database transaction: a consumer of the log gets both at once.
         :return: the id of its COMMIT_TXN event; for a transaction that only reads, of the last event.
         :raises TransactionAbortedError: when it was aborted.
@@ -80,39 +80,39 @@ class Transactions(TimeoutApi, Protocol):
         """
 
     def abort_txn(self, txn_id: int) -> int:
-        """Abort a transaction. Doing it again changes nothing.
+        """Abort a transaction. A second call changes nothing.
 
-        Catalog changes made meanwhile stay, as in Hive; a reader with a snapshot never sees what was written
-        under its write ids.
+        The transaction's catalog changes stay, as in Hive. A reader with a snapshot never sees the data under
+        its write ids.
 
         :return: the id of its ABORT_TXN event.
         :raises NoSuchTransactionError: when it is committed or was never opened.
         """
 
     def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
-        """The write id of a transaction on a table, the same one however often it is asked for.
+        """Allocate the write id of a transaction on a table. Every further call returns the same one.
 
-        :return: the table's last write id + 1 when the transaction had none.
+        :return: the write id: the table's last one + 1 when the transaction had none.
         :raises NoSuchObjectError: when the table does not exist.
         :raises TransactionAbortedError: when the transaction was aborted.
         :raises NoSuchTransactionError: when it is not open.
-        :raises InvalidInputError: when it was opened to read only.
+        :raises InvalidInputError: when the transaction only reads.
         """
 
     def seed_write_id(self, database: str, table: str, last_write_id: int) -> int:
-        """Start a table's write ids above those that were used before it was registered here.
+        """Start a table's write ids above those that were used before its registration in this metastore.
 
-        The data of a table that was registered elsewhere carries write ids in its commit metadata; the
-        next ones must not repeat them. Ids never move back. A table that is dropped and registered
-        again by the same name goes on by itself.
+        The data of a table that was registered elsewhere carries write ids in its commit metadata, and the
+        next ones must not repeat them. Ids never move back. A table that is dropped and registered again by
+        the same name needs no seed.
 
         :param last_write_id: the highest id in use.
-        :return: the highest id in use by now; the next one is this + 1.
+        :return: the highest id in use after the call; the next id is this + 1.
         :raises NoSuchObjectError: when the table does not exist.
         """
 
     def record_write(self, txn_id: int, database: str, table: str, instant: str) -> None:
-        """Record that a transaction writes a table as a Hudi instant; doing it again changes nothing.
+        """Record that a transaction writes a table as a Hudi instant. A second call changes nothing.
 
         :param instant: the instant's requested time.
         :raises NoSuchObjectError: when the table does not exist.
@@ -121,9 +121,9 @@ class Transactions(TimeoutApi, Protocol):
         """
 
     def valid_txn_list(self, txn_id: int | None = None) -> ValidTxnList:
-        """A snapshot: the transactions that a reader that begins now sees.
+        """The snapshot of a reader that begins now: the transactions that it sees.
 
-        :param txn_id: the reader's own transaction: it sees its own writes, and nothing later.
+        :param txn_id: the reader's own transaction. The reader sees its own writes, and nothing later.
         :raises NoSuchTransactionError: when ``txn_id`` was never opened.
         """
 
@@ -134,15 +134,15 @@ class Transactions(TimeoutApi, Protocol):
         *,
         valid_txns: ValidTxnList | None = None,
     ) -> ReadSnapshot:
-        """What a reader needs to read several tables as they are now, through any replica's cache.
+        """The present state of several tables, with which a reader reads them through any replica's cache.
 
-        Hive's ``getValidWriteIdsAndTblIds``: all of one moment, and never from a cache. The tables' rows
-        at that moment: :func:`airflow_provider.table.snapshot`.
+        It is Hive's ``getValidWriteIdsAndTblIds``: all tables are of one moment, and never from a cache.
+        :func:`airflow_provider.table.snapshot` reads the tables' rows at that moment.
 
         :param tables: (database, table) pairs.
         :param txn_id: the reader's own transaction; its writes count as committed.
-        :param valid_txns: which transactions are seen, from an earlier :meth:`valid_txn_list`; then
-            ``txn_id`` says nothing. Those of now when None.
+        :param valid_txns: the transactions that the reader sees, from an earlier :meth:`valid_txn_list`; then
+            ``txn_id`` has no effect. None for a list of this moment.
         :raises NoSuchObjectError: when a table does not exist.
         :raises NoSuchTransactionError: when ``txn_id`` was never opened.
         """
@@ -152,6 +152,6 @@ class Transactions(TimeoutApi, Protocol):
     ) -> ValidWriteIdList:
         """The write ids of a table that a reader sees.
 
-        :param valid_txns: the reader's snapshot; None for one of now.
+        :param valid_txns: the transactions that the reader sees; None for a list of this moment.
         :raises NoSuchObjectError: when the table does not exist.
         """

@@ -1,8 +1,7 @@
 """Locks and unlocks of several threads in one database transaction.
 
-See :mod:`airflow_provider.metastore.database.group_commit`.
-On PostgreSQL one statement enters the locks that need not wait. A lock that has to wait or is refused is
-done alone.
+See :mod:`airflow_provider.metastore.database.group_commit`. On PostgreSQL one statement enters the locks that
+need not wait. A lock that has to wait or is refused is entered alone.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Lock(GroupedRequest[LockResponse]):
 
     @property
     def timeout_millis(self) -> int | None:
-        """The timeout as it is stored; None for a transaction's."""
+        """The timeout in the database's unit, milliseconds; None for a transaction's lock."""
         return None if self.txn_id is not None else max(1, round(self.timeout_seconds * 1000))
 
 
@@ -64,12 +63,12 @@ _ENTER = insert(locks).values(
     acquired_at=case((bindparam("is_acquired", type_=Boolean), current_millis())),
 )
 _ENTER_COMPONENT = insert(lock_components)
-# After so many processes in a row came first, each lock is entered by itself, which waits for its turn.
+# After losing to so many processes in a row, each lock is entered alone, and waits for its turn.
 _TRIES = 3
 
 
 def _parted(requests: Sequence[Lock | Unlock]) -> tuple[dict[int, int], dict[int, Lock]]:
-    """The locks to be given back, and those to be entered, by the positions of the requests."""
+    """The locks to release, and the locks to enter, by the positions of the requests."""
     return (
         {at: one.lock_id for at, one in enumerate(requests) if isinstance(one, Unlock)},
         {at: one for at, one in enumerate(requests) if isinstance(one, Lock)},
@@ -107,8 +106,8 @@ def _waits(one: Lock, earlier: Lock) -> bool:
 
 # One round trip. The statement sees the database as it was when the statement began. A process that has
 # entered a lock since then has moved the counter, and a process that is entering one holds the counter: this
-# statement waits for that process, finds the counter moved, and does nothing. Each component says which held
-# types it waits for: on a database, on a table or partition.
+# statement waits for that process, finds the counter moved, and does nothing. Each component carries the
+# types of held locks that it waits for: on a database, on a table or partition.
 _ALL = text("""
 WITH asked AS (
     SELECT * FROM jsonb_to_recordset(CAST(:locks AS jsonb)) AS one (
@@ -174,11 +173,11 @@ SELECT EXISTS (SELECT FROM turn), ARRAY(SELECT id FROM unlocked),
 
 
 def lock_and_unlock(run: RunStatement, requests: Sequence[Lock | Unlock]) -> dict[int, LockResponse | None]:
-    """Give some locks back, then enter others in the order in which they are asked for.
+    """Release some locks, then enter others in the requests' order.
 
-    :return: by the positions of the requests, the answers. Left out are locks that would have to wait, locks
-        of transactions that are not open or that another process has locked, and unlocks of what is not
-        there, cannot be unlocked, or is locked by another process at this moment.
+    :return: the answers by the positions of the requests. It leaves out locks that would have to wait; locks
+        of transactions that are not open or that another process has locked; and unlocks of a lock that does
+        not exist, cannot be unlocked, or that another process has locked at this moment.
     """
     unlocks, locks_asked = _parted(requests)
     asked: dict[int, Lock] = {}
@@ -208,7 +207,7 @@ def lock_and_unlock(run: RunStatement, requests: Sequence[Lock | Unlock]) -> dic
 
 
 def _stopped_parts(lock: Lock) -> list[dict[str, Any]]:
-    """The components, each with the types of lock that it waits for."""
+    """The components of a lock, each with the types of locks that it waits for."""
     stopped = []
     for component, part in zip(lock.components, _parts(lock), strict=True):
         on_database = component.table is None

@@ -1,12 +1,12 @@
 """Hive's locks on databases, tables and partitions: functions of one connection.
 
-A lock has one or more components and is acquired with all of them or waits with all of them.
-First come, first served: it waits for every earlier lock that it cannot be held together with,
+A lock has one or more components. It is acquired with all of them, or waits with all of them.
+The first lock to come is served first: a lock waits for every earlier lock that excludes it,
 also for one that itself still waits (Hive: EnqueueLockFunction, CheckLockFunction). Ids come
-from a counter whose row stays locked until the new lock is in the database; so a check of a
+from a counter whose row stays locked until the new lock is in the database. So a check of a
 lock sees all locks with lower ids, and of two checks at once only one acquires.
 
-A lock ends when it is unlocked, with its transaction, or when there was no heartbeat for its
+A lock ends by its unlock, with its transaction, or when it had no heartbeat for its
 timeout. From that moment on no heartbeat renews it, and the next lock that would wait for it removes it.
 """
 
@@ -38,7 +38,7 @@ from airflow_provider.metastore.database import current_millis, lock_components,
 from airflow_provider.metastore.model import LockComponent, LockInfo, LockState, LockType, TxnState, waits_for
 from airflow_provider.metastore.transactions import transactions
 
-# A waiting lock is checked many times a second; a heartbeat each time would be a write each time.
+# Seconds. A client checks its waiting lock many times a second; a heartbeat by each check would be a write.
 _CHECKS_BEAT_AFTER = 0.1
 _COMPONENTS_AT_ONCE = 16
 
@@ -66,7 +66,7 @@ _ACQUIRE = (
     .values(state=LockState.ACQUIRED, heartbeat_at=current_millis(), acquired_at=current_millis())
     .returning(locks.c.id)
 )
-# One that was asked for at the moment of its transaction's end may outlive it; see transaction_group.
+# A lock that was requested at the moment of its transaction's end may outlive it; see transaction_group.
 _OF_ENDED_TXN = select(txns.c.id).where(txns.c.id == locks.c.txn_id, txns.c.state != TxnState.OPEN).exists()
 _REMOVE_TIMED_OUT = delete(locks).where(or_(_TIMED_OUT, _OF_ENDED_TXN)).returning(locks.c.id)
 _REMOVE_IF_TIMED_OUT = _REMOVE_TIMED_OUT.where(locks.c.id.in_(bindparam("locks", expanding=True)))
@@ -75,16 +75,16 @@ _UNLOCK = delete(locks).where(locks.c.id == bindparam("lock"), _CAN_BE_UNLOCKED)
 
 
 def _same(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-    """The whole, on either side, overlaps with each of its parts."""
+    """Whether two places overlap in one part of their names. A null, the whole, overlaps with each part."""
     asked = bindparam(name, type_=String)
     return or_(column.is_(None), asked.is_(None), column == asked)
 
 
 @functools.lru_cache(maxsize=256)
 def _first_in_the_way(kinds: tuple[tuple[LockType, bool], ...]) -> Select[Any]:
-    """One row; for each of some components, in a column of its own, the first lock that it waits for.
+    """A query of one row that has, for each component in a column of its own, the first lock it waits for.
 
-    :param kinds: of each component its type, and whether it is on a whole database.
+    :param kinds: each component's type, and whether it is on a whole database.
     """
     return select(*(_in_the_way(number, *kind).label(f"lock{number}") for number, kind in enumerate(kinds)))
 
@@ -92,7 +92,7 @@ def _first_in_the_way(kinds: tuple[tuple[LockType, bool], ...]) -> Select[Any]:
 def _in_the_way(number: int, type_: LockType, on_database: bool) -> ScalarSelect[Any]:
     def is_waited_for(*, held_on_database: bool) -> ColumnElement[bool]:
         types = waits_for(type_, on_database=on_database, held_on_database=held_on_database)
-        # Not bound: so many parameters of changing number cost more than the rest.
+        # Literals, because a changing number of bound parameters costs more than the rest of the query.
         return lock_components.c.lock_type.in_([literal_column(f"'{one.value}'") for one in sorted(types)])
 
     return (
@@ -204,9 +204,10 @@ def remove_timed_out_locks(connection: Connection) -> list[int]:
 def wait_for_earlier(
     connection: Connection, before: int, components: Sequence[tuple[int | None, LockComponent]]
 ) -> list[bool]:
-    """Whether components, each of some transaction or of none, wait for a lock that came before.
+    """Whether each component waits for an earlier lock.
 
-    :param before: the id of the lock, or of the first of several.
+    :param before: the id of the components' lock, or of the first of several.
+    :param components: each component, with its transaction or None.
     """
     waits: list[bool] = []
     for start in range(0, len(components), _COMPONENTS_AT_ONCE):
@@ -221,7 +222,7 @@ def wait_for_earlier(
         while True:
             found = connection.execute(_first_in_the_way(kinds), asked).one()
             earlier = sorted({one for one in found if one is not None})
-            # Deleted, not ignored: a heartbeat that comes at this very moment either keeps it or fails.
+            # A timed-out lock is deleted, not ignored: a heartbeat at this moment either keeps it or fails.
             if not earlier or not connection.execute(_REMOVE_IF_TIMED_OUT, {"locks": earlier}).all():
                 break
         waits += [one is not None for one in found]

@@ -1,7 +1,7 @@
-"""What the metastore speaks of: catalog objects, locks, snapshots, write ids, table names.
+"""The values of the metastore: catalog objects, locks, transactions, snapshots, write ids, table names.
 
-These are values. Nothing here opens a database or imports SQLAlchemy, so a Spark job and a Thrift client use
-them as the server does. Begin with :mod:`~airflow_provider.metastore.model.objects`; visibility
+Nothing here opens a database or imports SQLAlchemy, so a Spark job and a Thrift client use these values as
+the server does. Begin with :mod:`~airflow_provider.metastore.model.objects`; visibility
 (``ValidTxnList``, ``ValidWriteIdList``) is in :mod:`~airflow_provider.metastore.model.write_ids`.
 """
 

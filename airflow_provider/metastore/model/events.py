@@ -12,7 +12,7 @@ MESSAGE_FORMAT = "json-0.2"
 """Hive's name for plain JSON bodies (JSONMessageEncoder)."""
 
 ZIPPED_FORMAT = "gzip(json-2.0)"
-"""Hive's name, and its default: the same JSON, zipped, in base64 (GzipJSONMessageEncoder)."""
+"""Hive's name for its default: the same JSON, zipped, in base64 (GzipJSONMessageEncoder)."""
 
 
 class EventType(StrEnum):
@@ -42,12 +42,12 @@ class EventType(StrEnum):
 class NotificationEvent:
     """One entry of the notification log.
 
-    :param event_id: 1 for the first; each is its predecessor's + 1.
-    :param event_time: seconds since the epoch, by the writer's clock: for people and for
-        retention; the order is that of the ids.
+    :param event_id: 1 for the first event; each later event has its predecessor's id + 1.
+    :param event_time: seconds since the epoch, by the writer's clock. People and retention use it; the ids
+        alone give the order.
     :param event_type: equal to one of :class:`EventType`, or a name that a newer release writes.
-    :param database: the database it is about; None for OPEN_TXN, COMMIT_TXN, ABORT_TXN.
-    :param table: the table it is about (after a rename its new name), None as above.
+    :param database: the database that the event is about; None for OPEN_TXN, COMMIT_TXN, ABORT_TXN.
+    :param table: the table that the event is about (after a rename its new name), None as above.
     :param message: the body, with Hive's field names.
     :param message_format: ``json-0.2``.
     """
@@ -65,13 +65,13 @@ class NotificationEvent:
 class LogConsumer:
     """A registered reader of the notification log.
 
-    :param name: its name.
+    :param name: the consumer's name.
     :param event_id: the last event that it has applied.
     :param updated_at: seconds since the epoch, by the database's clock, of its registration
         or last advance.
-    :param expiry_seconds: after so long without an advance it counts as gone; None for never.
-    :param is_live: whether it was not gone, when it was looked up.
-    :param silent_seconds: how long ago ``updated_at`` was, when it was looked up, by the database's clock.
+    :param expiry_seconds: the consumer counts as gone after so long without an advance; None for never.
+    :param is_live: whether the consumer did not count as gone at the time of the look-up.
+    :param silent_seconds: seconds from ``updated_at`` to the look-up, by the database's clock.
     """
 
     name: str
@@ -84,14 +84,14 @@ class LogConsumer:
 
 @dataclass(frozen=True)
 class Purged:
-    """What a retention run did.
+    """The result of a retention run.
 
     :param removed: number of events removed.
     :param oldest_event_id: the oldest event that is left, or the id that the next event gets.
-    :param held_back_by: names of the live consumers that have not read the oldest event left although
-        it is older than the time to live; empty when none holds events back.
+    :param held_back_by: names of the live consumers that have not read the oldest remaining event although
+        it is older than the time to live; empty when no consumer holds events back.
     :param left_behind: names of the consumers that are gone (see :attr:`LogConsumer.expiry_seconds`)
-        and have not read the events removed by now: they have to be restarted.
+        and have not read the events that are removed by now. Each of them has to be restarted.
     """
 
     removed: int
@@ -102,12 +102,12 @@ class Purged:
 
 @dataclass(frozen=True)
 class NewEvent:
-    """An event that is to be written.
+    """An event before it is written.
 
-    :param event_type: what it tells.
+    :param event_type: the event's type.
     :param message: the body, without the fields that all bodies have.
-    :param database: the database it is about, if any.
-    :param table: the table it is about, if any.
+    :param database: the database that the event is about, if any.
+    :param table: the table that the event is about, if any.
     """
 
     event_type: EventType
@@ -118,7 +118,7 @@ class NewEvent:
     def body(self, now: int) -> str:
         """The message as it is stored.
 
-        :param now: when it happens, in seconds since the epoch.
+        :param now: the time of the event, in seconds since the epoch.
         """
         return json.dumps(
             {"server": "", "servicePrincipal": "", "timestamp": now, **self.message}, ensure_ascii=False

@@ -2,7 +2,8 @@
 
 The ``..ObjJson`` fields of a message hold Hive's Thrift structs as text, in Thrift's JSON
 protocol (``TJSONProtocol``): ``{"<field id>": {"<type>": <value>}}``. Field ids are those of
-``thrift/protocol/hive_catalog.thrift``. Hive's own programs read them, and write what is read here.
+``thrift/protocol/hive_catalog.thrift``. Hive's programs read the texts of this module, and this module reads
+theirs.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ _Struct = dict[str, dict[str, Any]]
 _JAVA = 1
 _RESOURCE_TYPES = {".jar": 1, ".zip": 3, ".tar": 3, ".gz": 3, ".tgz": 3}
 _FILE_RESOURCE = 2
-# Fields of Table and of its StorageDescriptor that TableInfo has names for; of the first also those that
-# belong to one message, not to the table: writeId, txnId.
+# Fields of Table and of its StorageDescriptor that TableInfo has names for. Those of Table include writeId
+# and txnId, which belong to one message and not to the table.
 _TABLE_FIELDS = frozenset({"1", "2", "3", "7", "8", "9", "12", "17", "19", "25", "28"})
 _LOCATION = "2"
 _STORAGE_FIELDS = frozenset({"1", _LOCATION})
 
 
 def encode_table(table: TableInfo, write_id: int = NO_WRITE_ID) -> str:
-    """A table as a message carries it.
+    """The text of a table in a message.
 
-    :param write_id: the write id of the change that the message tells.
+    :param write_id: the write id of the change that the message reports.
     """
     beside = dict(table.hive_fields)
     storage = _struct(beside, "7")
@@ -65,7 +66,7 @@ def encode_table(table: TableInfo, write_id: int = NO_WRITE_ID) -> str:
 
 
 def decode_table(text: str) -> TableInfo:
-    """Read a table; fields that :class:`TableInfo` has no name for go into its ``hive_fields``.
+    """Read a table. Fields that :class:`TableInfo` has no name for go into its ``hive_fields``.
 
     :raises MetastoreError: when the text is no Table struct.
     """
@@ -90,12 +91,12 @@ def decode_table(text: str) -> TableInfo:
 
 
 def decode_write_id(text: str) -> int:
-    """The write id in a Table struct, :data:`NO_WRITE_ID` when there is none."""
+    """The write id in a Table struct; :data:`NO_WRITE_ID` when the struct has none."""
     return int(_value(_read(text), "19", "i64", NO_WRITE_ID))
 
 
 def encode_partition(table: TableInfo, partition: PartitionInfo, write_id: int = NO_WRITE_ID) -> str:
-    """A partition as a message carries it; parameters as :func:`encode_table`."""
+    """The text of a partition in a message; the parameters are those of :func:`encode_table`."""
     values = partition_texts(partition.values)
     return _written(
         {
@@ -127,7 +128,7 @@ def decode_partition(text: str) -> PartitionInfo:
 
 
 def storage_descriptor(storage: _Struct) -> str | None:
-    """What a partition keeps of a StorageDescriptor; None when it says nothing but location and columns.
+    """The part of a StorageDescriptor that a partition keeps; None for one with only location and columns.
 
     :param storage: the struct, in Thrift's JSON.
     """
@@ -146,7 +147,7 @@ def _own_storage(partition: PartitionInfo) -> _Struct:
 
 
 def encode_database(database: DatabaseInfo) -> str:
-    """A database as a message carries it. Hive's struct has no place for its id."""
+    """The text of a database in a message. Hive's struct has no field for the database's id."""
     return _written(
         {
             "1": _text(database.name),
@@ -194,7 +195,7 @@ def decode_function(text: str) -> FunctionInfo:
 
 
 def encode_function(function: FunctionInfo) -> str:
-    """A function as a message carries it."""
+    """The text of a function in a message."""
     resources = [{"1": {"i32": _resource_type(uri)}, "2": {"str": uri}} for uri in function.resources]
     return _written(
         {

@@ -1,6 +1,6 @@
-"""What a lock of the metastore is, and which locks exclude each other: Hive's model.
+"""The locks of the metastore, and the rules by which they exclude each other: Hive's model.
 
-They are apart from the database's functions, so that a client of a server needs no SQLAlchemy.
+This module is apart from the database's functions, so that a client of a server needs no SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LockType(StrEnum):
 
 
 class LockState(StrEnum):
-    """What became of a lock request. NOT_ACQUIRED is the answer to one that would not wait."""
+    """The state of a lock request. A request that does not wait gets NOT_ACQUIRED."""
 
     ACQUIRED = "a"
     WAITING = "w"
@@ -34,9 +34,9 @@ class LockState(StrEnum):
 
 @dataclass(frozen=True)
 class LockComponent:
-    """What a lock is on, and how.
+    """The place that a lock is on, and the lock's type.
 
-    :param type: how it excludes others.
+    :param type: how the lock excludes others.
     :param database: the database, which need not exist; case does not matter.
     :param table: the table, which need not exist; None for a lock on the whole database.
     :param partition: the partition's name, ``month=1/day=2``; None for a lock on the whole table.
@@ -61,8 +61,8 @@ class LockComponent:
 class LockResponse:
     """The answer to a lock request.
 
-    :param lock_id: the lock's id, greater than all before it; of no use when NOT_ACQUIRED.
-    :param state: whether it is held.
+    :param lock_id: the lock's id, greater than every earlier one; without use when the state is NOT_ACQUIRED.
+    :param state: whether the lock is held.
     """
 
     lock_id: int
@@ -75,14 +75,14 @@ class LockInfo:
 
     :param lock_id: the lock.
     :param state: ACQUIRED or WAITING, the same for all components of a lock.
-    :param component: what it is on, and how.
-    :param user: who asked for it.
-    :param host: from where.
-    :param agent: what asked for it.
-    :param txn_id: the transaction that it belongs to, if any.
-    :param heartbeat_at: its last heartbeat, seconds since the epoch by the database's clock; that
-        of a transaction's lock is the transaction's own.
-    :param acquired_at: as ``heartbeat_at``; None while it waits.
+    :param component: the place that the lock is on, and the lock's type.
+    :param user: the user who asked for the lock.
+    :param host: the host that asked for it.
+    :param agent: the program that asked for it.
+    :param txn_id: the transaction that the lock belongs to, if any.
+    :param heartbeat_at: the lock's last heartbeat, in seconds since the epoch by the database's clock. A
+        transaction's lock has the transaction's heartbeat.
+    :param acquired_at: as ``heartbeat_at``; None while the lock waits.
     """
 
     lock_id: int
@@ -96,7 +96,7 @@ class LockInfo:
     acquired_at: float | None
 
 
-# By requested type: the types, held or requested earlier, that it waits for.
+# By requested type: the types of earlier locks, held or requested, that the request waits for.
 _WAITS_FOR: Mapping[LockType, frozenset[LockType]] = {
     LockType.SHARED_READ: frozenset({LockType.EXCLUSIVE}),
     LockType.SHARED_WRITE: frozenset({LockType.EXCL_WRITE, LockType.EXCLUSIVE}),
@@ -106,13 +106,13 @@ _WAITS_FOR: Mapping[LockType, frozenset[LockType]] = {
 
 
 def waits_for(requested: LockType, *, on_database: bool, held_on_database: bool) -> frozenset[LockType]:
-    """The types of lock at an overlapping place that a requested one waits for.
+    """The types of locks at an overlapping place that a requested lock waits for.
 
-    :param on_database: whether a whole database is requested.
+    :param on_database: whether the request is for a whole database.
     :param held_on_database: whether the other lock is on a whole database.
     """
     types = _WAITS_FOR[requested]
-    # A shared read of a database only keeps it from being dropped: its tables may come and go.
+    # A shared read of a database only prevents its drop: its tables may come and go.
     if requested is LockType.SHARED_READ and on_database and not held_on_database:
         return types - {LockType.EXCLUSIVE}
     if requested is LockType.EXCLUSIVE and held_on_database and not on_database:
@@ -121,7 +121,7 @@ def waits_for(requested: LockType, *, on_database: bool, held_on_database: bool)
 
 
 def must_wait(asked: LockComponent, earlier: LockComponent) -> bool:
-    """Whether one component waits for another that was asked for earlier."""
+    """Whether a component waits for another component that was requested earlier."""
     overlap = asked.database == earlier.database and all(
         mine is None or theirs is None or mine == theirs
         for mine, theirs in ((asked.table, earlier.table), (asked.partition, earlier.partition))

@@ -1,4 +1,4 @@
-"""What the catalog holds: databases, tables, partitions, functions."""
+"""The objects of the catalog: databases, tables, partitions, functions."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from airflow_provider.exceptions import InvalidInputError
 
 CATALOG = "hive"
-"""The one catalog, by Hive's name for its default."""
+"""The name of the only catalog: Hive's name for its default one."""
 
 USER = 1
 """Hive's ``PrincipalType.USER``."""
 
 NO_WRITE_ID = -1
-"""What Hive's messages and requests say where no write id belongs to a change."""
+"""The write id in Hive's messages and requests for a change that has none."""
 
 NO_ID = -1
-"""The id of an object whose server does not tell it."""
+"""The id of an object whose server does not send the id."""
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive writes for a null partition value."""
+"""Hive's text for a null partition value."""
 
 MANAGED_TABLE = "MANAGED_TABLE"
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
@@ -41,8 +41,8 @@ PartitionValues = tuple[str | None, ...]
 class Column:
     """A column, or a partition key.
 
-    :param name: its name.
-    :param type: its type in Hive's words, such as ``bigint`` or ``decimal(10,2)``.
+    :param name: the column's name.
+    :param type: the column's type in Hive's words, such as ``bigint`` or ``decimal(10,2)``.
     :param comment: a remark for people.
     """
 
@@ -55,9 +55,9 @@ class Column:
 class DatabaseInfo:
     """A database of the catalog.
 
-    :param id: never used again after a drop.
-    :param location: where its tables go by default, if that was said.
-    :param owner: whose it is, if one of Hive's clients said.
+    :param id: the database's id; no other database gets it after a drop.
+    :param location: the default folder or URL of its tables, if one was given.
+    :param owner: the database's owner, if one of Hive's clients gave one.
     :param owner_type: Hive's ``PrincipalType``: 1 for a user, 2 for a role, 3 for a group.
     """
 
@@ -74,13 +74,13 @@ class DatabaseInfo:
 class TableInfo:
     """A table of the catalog.
 
-    :param id: never used again after a drop, the same after a rename.
+    :param id: the table's id. It stays the same after a rename, and no other table gets it after a drop.
     :param location: the table's folder or URL.
     :param schema: the columns, without the partition keys.
     :param partition_keys: empty for a table without partitions.
-    :param table_type: ``MANAGED_TABLE`` or ``EXTERNAL_TABLE``, as Hive has it.
-    :param hive_fields: what Hive's own clients say of it beside that (formats, serializer, buckets, a
-        view's text ..), in Thrift's JSON protocol; see :mod:`.hive_json`.
+    :param table_type: Hive's ``MANAGED_TABLE`` or ``EXTERNAL_TABLE``.
+    :param hive_fields: the other fields that Hive's clients set (formats, serializer, buckets, a view's text
+        ..), in Thrift's JSON protocol; see :mod:`.hive_json`.
     """
 
     id: int
@@ -101,13 +101,13 @@ class TableInfo:
 
     @property
     def is_external(self) -> bool:
-        """Whether its changes take no write ids of themselves."""
+        """Whether the table is external: a change of it takes no write id by itself."""
         return self.table_type == EXTERNAL_TABLE
 
 
 @dataclass(frozen=True)
 class PartitionSpec:
-    """A partition to be registered.
+    """A partition before its registration.
 
     :param values: one value for each of the table's partition keys, in their order; None is null.
     :param location: its folder or URL.
@@ -123,11 +123,11 @@ class PartitionSpec:
 
 @dataclass(frozen=True)
 class Insertion:
-    """What a transaction inserted into a table, or into one of its partitions (InsertEventRequestData).
+    """The files that a transaction inserted into a table or a partition (InsertEventRequestData).
 
     :param files: URLs of the files that were added.
     :param values: the partition's values; None for a table without partitions.
-    :param replace: whether what was there before is replaced.
+    :param replace: whether the files replace those that were there before.
     """
 
     files: Sequence[str]
@@ -142,9 +142,9 @@ class PartitionInfo:
     :param values: one value for each of the table's partition keys, in their order; None is null.
     :param location: its folder or URL.
     :param parameters: free key-value pairs.
-    :param storage_descriptor: the formats, columns and serializer of its files, as Hive's client that
-        registered it described them: Hive's struct without the location, in Thrift's JSON protocol. None for
-        a partition whose files are described by its table. A Thrift client does not tell it.
+    :param storage_descriptor: the formats, columns and serializer of the partition's files, as the client
+        that registered it described them: Hive's struct without the location, in Thrift's JSON protocol. None
+        for a partition that follows its table. A Thrift client does not send it.
     """
 
     values: PartitionValues
@@ -157,10 +157,10 @@ class PartitionInfo:
 class FunctionInfo:
     """A user-defined function of the catalog.
 
-    :param database: its database.
-    :param name: its name, unique in the database.
+    :param database: the function's database.
+    :param name: the function's name, unique in the database.
     :param class_name: the Java class that implements it.
-    :param owner: who made it.
+    :param owner: the user who made it.
     :param resources: URLs of the jars, files and archives that it needs.
     """
 
@@ -172,7 +172,7 @@ class FunctionInfo:
 
 
 def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
-    """A partition's values as the one key under which it is stored.
+    """The one key under which a partition is stored, made of its values.
 
     :raises InvalidInputError: when the values do not fit the table's partition keys.
     """
@@ -194,17 +194,17 @@ def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
 
 
 def partition_values(texts: Iterable[str | None]) -> PartitionValues:
-    """Values with null in place of Hive's word for it, ``__HIVE_DEFAULT_PARTITION__``."""
+    """Values with null in place of Hive's text for it, ``__HIVE_DEFAULT_PARTITION__``."""
     return tuple(None if text == DEFAULT_PARTITION else text for text in texts)
 
 
 def partition_texts(values: Iterable[str | None]) -> list[str]:
-    """Values with Hive's word for null, ``__HIVE_DEFAULT_PARTITION__``, in its place."""
+    """Values with Hive's text ``__HIVE_DEFAULT_PARTITION__`` in place of null."""
     return [DEFAULT_PARTITION if value is None else value for value in values]
 
 
 def partition_order(partition: PartitionInfo) -> list[str]:
-    """The order in which partitions are listed: Hive's, which is that of their names.
+    """The sort key that lists partitions in Hive's order, the order of their names.
 
     The null partition's name, ``__HIVE_DEFAULT_PARTITION__``, comes before small letters and after digits.
     """

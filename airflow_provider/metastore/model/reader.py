@@ -1,4 +1,4 @@
-"""A reader of tables: what it sends with every read, and what it has seen so far."""
+"""A reader of tables: the arguments that it sends with every read, and the newest event that it has seen."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ from typing import TypedDict
 from airflow_provider.metastore.model.write_ids import NO_OPEN, ValidWriteIdList
 
 NOW = NO_OPEN
-"""As the event of a :class:`ReaderSession`: no copy is new enough, so the database is asked."""
+"""As the event of a :class:`ReaderSession`: no copy is new enough, so the next answer is the database's."""
 
 
 @dataclass
 class ReaderSession:
-    """What one reader has seen so far; it may take it from replica to replica.
+    """The newest event that one reader has seen, which the reader may take from replica to replica.
 
-    With it, no read shows less than an earlier one, not even of changes that no write id tells: those
-    of external tables, and of transactions that have not ended. May be shared by threads.
+    With a session, no read shows less than an earlier one. This also holds for changes that have no write id
+    in the reader's list: those of external tables, and those of transactions that have not ended. Threads may
+    share a session.
 
-    :param event_id: the newest event whose state was seen. To see one's own change of an external table,
-        set it to the change's event; or to :data:`NOW`, for what is read next.
+    :param event_id: the newest event whose state the reader has seen. A reader that must see its own change
+        of an external table sets it to the event of the change, or to :data:`NOW` for its next read.
     """
 
     event_id: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def saw(self, event_id: int) -> None:
-        """Take note of an answer's age."""
+        """Record the event up to which an answer is new."""
         with self._lock:
             self.event_id = event_id if self.event_id == NOW else max(self.event_id, event_id)
 
 
 class Reader(TypedDict, total=False):
-    """What a reader may say with each read of a table.
+    """The arguments that a reader may send with each read of a table.
 
-    ``valid_write_ids``: which of the table's write ids it sees, out of its
-    :class:`~airflow_provider.metastore.model.ReadSnapshot`; left out for an external table.
-    ``table_id``: which table is meant, out of the same snapshot. ``session``: what it has seen so far.
-    ``require_write_ids``: as in :func:`~airflow_provider.metastore.cache.open_cached_store`, for this
+    ``valid_write_ids``: the table's write ids that the reader sees, from its
+    :class:`~airflow_provider.metastore.model.ReadSnapshot`; a reader of an external table leaves them out.
+    ``table_id``: the table's id, from the same snapshot. ``session``: the newest event that the reader has
+    seen. ``require_write_ids``: as in :func:`~airflow_provider.metastore.cache.open_cached_store`, for this
     read; a server has an option of its own for it.
     """
 

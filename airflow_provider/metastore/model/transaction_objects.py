@@ -1,4 +1,4 @@
-"""What a transaction of the metastore is, and its writes."""
+"""A transaction of the metastore, and its writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 
 
 class TxnType(IntEnum):
-    """What a transaction is for; Hive's numbers."""
+    """The purpose of a transaction; Hive's numbers."""
 
     DEFAULT = 0
     REPL_CREATED = 1
@@ -16,7 +16,7 @@ class TxnType(IntEnum):
 
 
 class TxnState(StrEnum):
-    """What became of a transaction; the letters that Hive stores."""
+    """The state of a transaction; the letters that Hive stores."""
 
     OPEN = "o"
     COMMITTED = "c"
@@ -30,18 +30,18 @@ class TxnState(StrEnum):
 class TxnInfo:
     """A transaction.
 
-    :param id: 1 for the first; each is its predecessor's + 1.
+    :param id: 1 for the first transaction; each later one has its predecessor's id + 1.
     :param state: open, committed or aborted.
-    :param user: who opened it.
-    :param host: where it was opened.
-    :param agent: what opened it, such as a task instance.
+    :param user: the user who opened it.
+    :param host: the host on which it was opened.
+    :param agent: the program that opened it, such as a task instance.
     :param commit_on_recovery: whether recovery may commit it; see
         :meth:`AnyMetastore.recover_timed_out`.
     :param opened_at: seconds since the epoch, by the database's clock.
-    :param heartbeat_at: its last heartbeat, as ``opened_at``.
-    :param event_id: its COMMIT_TXN or ABORT_TXN event; None while it is open. For one that only
-        reads, which leaves no event, the last event when it ended.
-    :param txn_type: what it is for.
+    :param heartbeat_at: the last heartbeat, as ``opened_at``.
+    :param event_id: its COMMIT_TXN or ABORT_TXN event; None while the transaction is open. A transaction that
+        only reads leaves no event: then the last event of the log when it ended.
+    :param txn_type: the transaction's purpose.
     """
 
     id: int
@@ -58,15 +58,15 @@ class TxnInfo:
 
 @dataclass(frozen=True)
 class TableWriteInfo:
-    """What a transaction wrote, or may have written, into one table.
+    """An instant that a transaction recorded in one table, or its write id there without an instant.
 
     :param txn_id: the transaction.
-    :param database: the table's database, by its present name.
-    :param table: the table, by its present name.
+    :param database: the present name of the table's database.
+    :param table: the table's present name.
     :param location: the table's folder or URL.
-    :param write_id: the transaction's write id there, None when it took none.
-    :param instant: requested time of the Hudi instant; None when a write id was taken but no instant
-        was recorded: then the table's timeline must tell by the txn id in its commit metadata.
+    :param write_id: the transaction's write id on the table; None when the transaction took none.
+    :param instant: requested time of the Hudi instant. None when the transaction took a write id and recorded
+        no instant: then only the table's timeline tells, by the txn id in its commit metadata.
     """
 
     txn_id: int

@@ -1,4 +1,4 @@
-"""As whom transactions and locks are asked for."""
+"""The user in whose name a process opens transactions and locks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def system_user() -> str:
-    """The operating system's user that this process runs as."""
+    """The name of the operating system's user that this process runs as."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):

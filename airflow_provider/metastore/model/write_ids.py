@@ -1,7 +1,7 @@
-"""Snapshots: which transactions, and which write ids of a table, a reader sees.
+"""Snapshots: the transactions, and the write ids of a table, that a reader sees.
 
 The string forms are byte-equal with Hive's (ValidReadTxnList and ValidReaderWriteIdList in
-its storage-api), so that they can be handed to and taken from Hive's own programs.
+its storage-api), so that Hive's programs read them and this module reads Hive's.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from itertools import chain, pairwise
 from airflow_provider.exceptions import InvalidInputError
 
 NO_OPEN = 2**63 - 1
-"""What Hive writes (Long.MAX_VALUE) where there is no lowest open id."""
+"""Hive's lowest open id of a list without open ids (Long.MAX_VALUE)."""
 
 MOST_IDS = 1_000_000
-"""How many ids a snapshot's string may have by default."""
+"""The default limit on the number of ids in a snapshot's string."""
 
 _MOST_SHOWN = 200
-# Runs of this many consecutive ids or more are written as one range (ValidReadTxnList).
+# A run of this many consecutive ids or more is written as one range (ValidReadTxnList).
 _MIN_RANGE_LENGTH = 5
 
 
 @dataclass(frozen=True)
 class ValidTxnList:
-    """Which global transactions a reader sees: those up to the high watermark, with exceptions.
+    """The global transactions that a reader sees: those up to the high watermark, with exceptions.
 
-    :param high_watermark: no transaction above it is seen.
-    :param exceptions: the open and aborted transactions up to it, ascending.
-    :param aborted: those of the exceptions that were aborted.
-    :param min_open: the lowest open one, :data:`NO_OPEN` when there is none.
+    :param high_watermark: the reader sees no transaction above it.
+    :param exceptions: the open and aborted transactions up to the high watermark, ascending.
+    :param aborted: the exceptions that were aborted.
+    :param min_open: the lowest open transaction; :data:`NO_OPEN` when none is open.
     """
 
     high_watermark: int
@@ -44,7 +44,7 @@ class ValidTxnList:
         _check_exceptions(self.exceptions, self.aborted)
 
     def is_valid(self, txn_id: int) -> bool:
-        """Whether the reader sees what the transaction wrote."""
+        """Whether the reader sees the transaction's writes."""
         return txn_id <= self.high_watermark and not _holds(self.exceptions, txn_id)
 
     def is_aborted(self, txn_id: int) -> bool:
@@ -52,9 +52,9 @@ class ValidTxnList:
         return txn_id in self.aborted
 
     def up_to(self, txn_id: int) -> ValidTxnList:
-        """What a transaction sees that opened when no later one was there (``createValidReadTxnList``).
+        """The list of a transaction that sees no later transaction (``createValidReadTxnList``).
 
-        Its own changes are among it.
+        The transaction sees its own changes.
         """
         kept = tuple(one for one in self.exceptions if one < txn_id)
         opened = (one for one in kept if one not in self.aborted)
@@ -63,11 +63,11 @@ class ValidTxnList:
         )
 
     def with_committed(self, txn_id: int) -> ValidTxnList:
-        """The list if one more transaction were committed, the others being as they are.
+        """The list with one more committed transaction, and no other change.
 
-        With its own id, a transaction that goes on for long reads its own writes, and beside them all that
-        others have committed by now. Its list of Hive's kind shows nothing of transactions that were opened
-        after it, and so cannot show what it wrote on top of their rows.
+        With its own id, a long transaction reads its own writes and all commits of others up to now. Its list
+        of Hive's kind shows nothing of transactions that were opened later, and so cannot show the rows that
+        it wrote on top of theirs.
         """
         watermark = max(self.high_watermark, txn_id)
         between = range(self.high_watermark + 1, watermark)
@@ -87,8 +87,8 @@ class ValidTxnList:
 
         :param text: ``<high watermark>:<lowest open>:<open ids>:<aborted ids>``; ids by commas, with or
             without ranges ``a-b``. An empty string sees everything, as in Hive.
-        :param most_ids: how many ids it may have, ranges written out.
-        :raises InvalidInputError: when it has another form, or more ids.
+        :param most_ids: the limit on the number of ids, with ranges written out.
+        :raises InvalidInputError: when the text has another form, or more ids.
         """
         if not text:
             return cls(NO_OPEN)
@@ -106,13 +106,14 @@ class ValidTxnList:
 
 @dataclass(frozen=True)
 class ValidWriteIdList:
-    """Which write ids of one table a reader sees.
+    """The write ids of one table that a reader sees.
 
     :param table: ``database.table``; None where Hive writes ``null``.
-    :param high_watermark: no write id above it is seen.
-    :param exceptions: the write ids up to it whose transactions the reader does not see, ascending.
-    :param aborted: those of the exceptions whose transactions were aborted.
-    :param min_open: the lowest write id of an open transaction, :data:`NO_OPEN` when there is none.
+    :param high_watermark: the reader sees no write id above it.
+    :param exceptions: the write ids up to the high watermark whose transactions the reader does not see,
+        ascending.
+    :param aborted: the exceptions whose transactions were aborted.
+    :param min_open: the lowest write id of an open transaction; :data:`NO_OPEN` when none is open.
     """
 
     table: str | None
@@ -125,7 +126,7 @@ class ValidWriteIdList:
         _check_exceptions(self.exceptions, self.aborted)
 
     def is_valid(self, write_id: int) -> bool:
-        """Whether the reader sees what was written under this id."""
+        """Whether the reader sees the changes under this id."""
         return write_id <= self.high_watermark and not _holds(self.exceptions, write_id)
 
     def is_aborted(self, write_id: int) -> bool:
@@ -133,12 +134,12 @@ class ValidWriteIdList:
         return write_id in self.aborted
 
     def covers(self, other: ValidWriteIdList) -> bool:
-        """Whether everything that another reader of the same table sees is seen here too.
+        """Whether this list shows every write id that another reader's list of the same table shows.
 
-        Of two moments of the table's history the later one covers the earlier one, and then this says
-        what :func:`compare` says (0 or more). But a transaction's own list also holds its own id, which no
-        moment's list has: ``compare`` looks at the lowest id that only one of them sees, and may call
-        a list newer that misses the reader's own write.
+        The list of a later moment of the table's history covers that of an earlier one; then :func:`compare`
+        says the same (0 or more). But a transaction's own list also holds its own id, which no moment's list
+        has. ``compare`` looks at the lowest id that only one of the lists shows, and may call a list newer
+        that misses the reader's own write.
         """
         if other.high_watermark > self.high_watermark:
             beyond = len(other.exceptions) - bisect_right(other.exceptions, self.high_watermark)
@@ -150,10 +151,10 @@ class ValidWriteIdList:
         return set(other.exceptions).issuperset(hidden)
 
     def with_committed(self, write_id: int) -> ValidWriteIdList:
-        """The list at the moment when one more write id was committed, the others being as they are.
+        """The list at the moment when one more write id was committed, without any other change.
 
-        Ids are handed out in order: those between the high watermark and this one are taken and not
-        committed, so they become exceptions.
+        The metastore allocates ids in order. So the ids between the high watermark and this one are allocated
+        and not committed, and become exceptions.
         """
         watermark = max(self.high_watermark, write_id)
         between = range(self.high_watermark + 1, watermark)
@@ -174,8 +175,8 @@ class ValidWriteIdList:
 
         :param text: ``<database.table>:<high watermark>:<lowest open>:<open ids>:<aborted ids>``; an empty
             string sees everything, as in Hive.
-        :param most_ids: how many ids it may have, ranges written out.
-        :raises InvalidInputError: when it has another form, or more ids.
+        :param most_ids: the limit on the number of ids, with ranges written out.
+        :raises InvalidInputError: when the text has another form, or more ids.
         """
         if not text:
             return cls(None, NO_OPEN)
@@ -198,10 +199,10 @@ class ValidWriteIdList:
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """What a reader sends with a read, so that the answer is not older than its snapshot.
+    """A reader's snapshot of one table, which it sends with a read to get an answer that is not older.
 
-    :param table_id: which table is meant, whatever it is called.
-    :param write_ids: which of its write ids the reader sees.
+    :param table_id: the table's id, whatever its present name.
+    :param write_ids: the table's write ids that the reader sees.
     """
 
     table_id: int
@@ -213,7 +214,7 @@ class ReadSnapshot:
     """The state of several tables at one moment.
 
     :param valid_txns: the transactions that the reader sees.
-    :param tables: by ``database.table``.
+    :param tables: each table's snapshot, by ``database.table``.
     :param catalog_event_id: the last event that changed a database or a function.
     """
 
@@ -223,10 +224,10 @@ class ReadSnapshot:
 
 
 def compare(a: ValidWriteIdList, b: ValidWriteIdList) -> int:
-    """Which of two snapshots of one table is newer, as Hive's ``TxnIdUtils.compare``.
+    """Compare the ages of two snapshots of one table, as Hive's ``TxnIdUtils.compare``.
 
     Equivalent snapshots show the same committed write ids: ``[1,2,3]`` up to 3 and
-    ``[1,2,3,4,5]`` up to 5 both show none. Open and aborted ids are alike to it.
+    ``[1,2,3,4,5]`` up to 5 both show none. The comparison treats open and aborted ids alike.
 
     :return: 0 when they are equivalent, positive when ``a`` is newer, negative when ``b`` is;
         snapshots of different tables are ordered by the tables' names.
@@ -236,7 +237,7 @@ def compare(a: ValidWriteIdList, b: ValidWriteIdList) -> int:
         return -1 if names[0] < names[1] else 1
     for of_a, of_b in zip(a.exceptions, b.exceptions, strict=False):
         if of_a != of_b:
-            # The one with the lower id does not see it; to the other it is committed.
+            # The list with the lower exception does not show that id; the other list shows it as committed.
             return 1 if of_a > of_b else -1
     if len(a.exceptions) == len(b.exceptions):
         return _sign(a.high_watermark - b.high_watermark)
@@ -271,7 +272,7 @@ def _holds(ascending: tuple[int, ...], value: int) -> bool:
 
 
 def _two_lists(lists: list[str], most_ids: int) -> tuple[list[int], list[int]]:
-    """The open and the aborted ids; Java's ``split`` lets both be left out when empty."""
+    """The open and the aborted ids. Java's ``split`` leaves out either list when it is empty."""
     if len(lists) > 2:
         raise ValueError(f"{len(lists)} lists of ids, at most 2 expected")
     ranges = [list(_ranges(one)) for one in [*lists, "", ""][:2]]

@@ -1,9 +1,9 @@
 """The target's half of a replication in the metastore's database: position, lease, transactions, events.
 
-Functions of one connection. ``policies`` keeps how far a replication is and who is at it, ``transactions``
-maps transactions of the source and forces its write ids, ``events`` applies what the source's log tells of
-the catalog, and ``state`` brings a whole state of the source over. All of them may be done twice. The data
-is not their business: see :mod:`airflow_provider.replication`.
+The modules hold functions of one connection. ``policies`` keeps a replication's position and lease,
+``transactions`` maps transactions of the source and forces its write ids, ``events`` applies the events of
+the source's catalog, and ``state`` copies a whole state of the source. All of them are idempotent.
+:mod:`airflow_provider.replication` copies the data.
 """
 
 from airflow_provider.metastore.replication.events import Scope, apply_catalog_event

@@ -1,7 +1,8 @@
-"""Applying the events of the source's catalog: databases, tables, partitions, functions, insertions.
+"""Applies the events of the source's catalog: databases, tables, partitions, functions, insertions.
 
-An event is applied as it stands in the log, whatever the source is by now. What an event asks for and is
-there already is left, and what it takes away and is gone already is no error: so it can be applied twice.
+The replicator applies an event as it stands in the log, whatever the source's present state. It leaves an
+object that already is as the event says, and an object that is dropped already is no error. So it can apply
+an event twice.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from airflow_provider.metastore.model import (
 
 @dataclass(frozen=True)
 class Scope:
-    """What a replication brings, and where to.
+    """The databases and locations of a replication, at the source and at the target.
 
-    :param policy: its name.
+    :param policy: the replication's name.
     :param databases: the target's database by the source's, in lower case.
-    :param locations: the target's folder or URL by the source's; the longest that fits is taken.
+    :param locations: the target's folder or URL by the source's; the longest match counts.
     """
 
     policy: str
@@ -48,15 +49,15 @@ class Scope:
     locations: Mapping[str, str]
 
     def database(self, name: str) -> str | None:
-        """The target's database for one of the source; None when it is not replicated."""
+        """The target's database for a database of the source; None when it is not replicated."""
         return self.databases.get(name.lower())
 
     def location(self, location: str) -> str:
-        """The target's folder or URL for one of the source.
+        """The target's folder or URL for a location of the source.
 
-        :raises InvalidInputError: when the policy says nothing of it.
+        :raises InvalidInputError: when the policy has no location that contains it.
         """
-        if not location:  # of a view
+        if not location:  # a view has none
             return location
         plain = location.removeprefix("file://").rstrip("/")
         for before in sorted(self.locations, key=len, reverse=True):
@@ -76,7 +77,7 @@ class Scope:
         return {**kept, TARGET_FOR: self.policy}
 
     def table(self, table: TableInfo) -> TableInfo | None:
-        """A table as the target has it; None when its database is not replicated."""
+        """The target's version of a table; None when its database is not replicated."""
         database = self.database(table.database)
         if database is None:
             return None
@@ -86,8 +87,8 @@ class Scope:
 def apply_catalog_event(connection: Connection, event: NotificationEvent, scope: Scope) -> None:
     """Apply an event about the catalog, as the replicator.
 
-    :param event: of the source.
-    :param scope: what is replicated, and where to; an event about anything else is passed over.
+    :param event: the source's event.
+    :param scope: the replication's databases and locations. Events about other databases are skipped.
     """
     apply = _APPLY.get(event.event_type)
     if apply is not None:
@@ -103,7 +104,7 @@ def _alter_database(connection: Connection, message: Mapping[str, Any], scope: S
 
 
 def put_database(connection: Connection, source: DatabaseInfo, scope: Scope) -> None:
-    """Make a target's database what the source's is."""
+    """Create a database of the target, or make it equal to the source's."""
     target = scope.database(source.name)
     if target is None:
         return
@@ -142,9 +143,9 @@ def _create_table(connection: Connection, message: Mapping[str, Any], scope: Sco
 
 
 def put_table(connection: Connection, table: TableInfo, *, write_id: int = -1) -> None:
-    """Make a table of the target what the source's is; its partitions stay.
+    """Create a table of the target, or make it equal to the source's; its partitions stay.
 
-    :param table: as the target has it.
+    :param table: the target's version of the table.
     :param write_id: the write id of the change.
     """
     wanted: dict[str, Any] = {
@@ -173,7 +174,7 @@ def put_table(connection: Connection, table: TableInfo, *, write_id: int = -1) -
 def _alter_table(connection: Connection, message: Mapping[str, Any], scope: Scope) -> None:
     before, after = decode_table(message["tableObjBeforeJson"]), decode_table(message["tableObjAfterJson"])
     old, new = scope.database(before.database), scope.table(after)
-    if old is not None and new is None:  # it has left what is replicated
+    if old is not None and new is None:  # the table has left the replicated databases
         with suppress(NoSuchObjectError):
             catalog.drop_table(connection, old, before.name)
     if new is None:
@@ -196,7 +197,7 @@ def _place(message: Mapping[str, Any], scope: Scope) -> tuple[str, str] | None:
 
 
 def specs_of(found: Sequence[PartitionInfo], scope: Scope) -> list[PartitionSpec]:
-    """Partitions as the target has them."""
+    """The target's versions of partitions."""
     return [
         PartitionSpec(each.values, scope.location(each.location), each.parameters, each.storage_descriptor)
         for each in found
@@ -226,7 +227,7 @@ def _alter_partition(connection: Connection, message: Mapping[str, Any], scope: 
     if before.values != after.values:
         changes["values"] = after.values
     write_id = decode_write_id(message["tableObjJson"])
-    with suppress(NoSuchObjectError):  # renamed before
+    with suppress(NoSuchObjectError):  # an earlier try has renamed it
         partitions.alter_partition(
             connection, *place, before.values, changes=changes, write_id=lambda _: write_id
         )
@@ -260,7 +261,7 @@ def _file(file: str, scope: Scope) -> str:
     try:
         return scope.location(file)
     except InvalidInputError:
-        return file  # whatever a client has told
+        return file  # a client may have sent any text
 
 
 def _create_function(connection: Connection, message: Mapping[str, Any], scope: Scope) -> None:
@@ -268,7 +269,7 @@ def _create_function(connection: Connection, message: Mapping[str, Any], scope: 
 
 
 def put_function(connection: Connection, function: FunctionInfo, scope: Scope) -> None:
-    """Make a function of the target what the source's is. Its jars stay where they are."""
+    """Create a function of the target, or make it equal to the source's. Its jars stay where they are."""
     database = scope.database(function.database)
     if database is None:
         return

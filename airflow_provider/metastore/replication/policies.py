@@ -1,4 +1,4 @@
-"""How far each replication into this metastore is, and who is at it."""
+"""The state of each replication into this metastore: its phase, its position, and its lease."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from airflow_provider.metastore.database import current_millis, insert_if_absent
 
 
 class Phase(StrEnum):
-    """What a replication is at."""
+    """The phase of a replication."""
 
     BOOTSTRAP = "bootstrap"
-    """The state of the source is brought over; the target has no position yet, or no usable one."""
+    """The replicator copies the state of the source; the target has no usable position yet."""
     FOLLOWING = "following"
-    """The source's events are applied."""
+    """The replicator applies the source's events."""
     FAILED_OVER = "failed over"
-    """The target was made the source; nothing is applied any more."""
+    """The target has become the source; the replicator applies nothing any more."""
 
 
 @dataclass(frozen=True)
 class Replication:
-    """A replication, as its target knows it.
+    """The target's record of a replication.
 
-    :param policy: its name.
+    :param policy: the replication's name.
     :param source: the source metastore's URL, without secrets.
     :param databases: the target's database by the source's.
-    :param phase: what it is at.
-    :param event_id: the source's last event that is applied; None before the bootstrap is done.
-    :param event_time: when that event happened, in seconds since the epoch by the source's clock.
-    :param lease_owner: who is at it; None when nobody is.
-    :param bytes_copied: since it exists.
-    :param last_error: of the last pass; None when that went well.
+    :param phase: the replication's phase.
+    :param event_id: the last event of the source that the target has applied; None before the bootstrap is
+        done.
+    :param event_time: the time of that event, in seconds since the epoch by the source's clock.
+    :param lease_owner: the replicator that has the lease; None when nobody has it.
+    :param bytes_copied: the bytes that the replication has copied since its creation.
+    :param last_error: the error of the last pass; None when the pass succeeded.
     :param updated_at: seconds since the epoch, by the target database's clock.
     """
 
@@ -56,10 +57,10 @@ class Replication:
 def begin_policy(
     connection: Connection, policy: str, source: str, databases: Mapping[str, str]
 ) -> Replication:
-    """A replication, made when it is not there; its databases may become more.
+    """Create a replication, or look it up and add the databases that are new.
 
-    :raises InvalidInputError: when it is one of another source, or loses a database, or two replications
-        would have one target.
+    :raises InvalidInputError: when the replication has another source, or would lose a database, or when two
+        replications would have the same target.
     """
     values = {
         "policy": policy,
@@ -92,14 +93,14 @@ def begin_policy(
             policy=policy,
         )
     if dict(known.databases) != dict(databases):
-        # What came later is bootstrapped, and what is there is left as it is.
+        # The bootstrap copies the new databases, and leaves what the target already has as it is.
         changes = {"databases": dict(databases), "phase": Phase.BOOTSTRAP}
         connection.execute(update(replications).where(_is(policy)).values(**changes))
     return find_policy(connection, policy)
 
 
 def ensure_policy_of_client(connection: Connection, policy: str) -> None:
-    """Make a policy by which a client of the server maps transactions; it keeps its position itself."""
+    """Create a policy by which a client of the server maps transactions; the client keeps its own position."""
     values = {
         "policy": policy,
         "source": "a client of the server",
@@ -112,10 +113,10 @@ def ensure_policy_of_client(connection: Connection, policy: str) -> None:
 
 
 def find_policy(connection: Connection, policy: str, *, lock: bool = False) -> Replication:
-    """Look a replication up.
+    """Look up a replication.
 
-    :param lock: keep others from moving it until this database transaction ends.
-    :raises NoSuchObjectError: when there is none.
+    :param lock: True to keep others from moving its position until this database transaction ends.
+    :raises NoSuchObjectError: when there is no such replication.
     """
     query = select(replications).where(_is(policy))
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
@@ -131,18 +132,19 @@ def policies(connection: Connection) -> list[Replication]:
 
 
 def drop_policy(connection: Connection, policy: str) -> None:
-    """Forget a replication; what it brought stays."""
+    """Forget a replication; the databases that it copied stay."""
     connection.execute(delete(replications).where(_is(policy)))
 
 
 def keep_lease(connection: Connection, policy: str, owner: str, seconds: float) -> None:
     """Take the lease of a replication, or renew it.
 
-    It saves two replicators the same work. What keeps them from harm is that every step may be done twice.
+    The lease keeps two replicators from doing the same work. Safety does not depend on it, because every step
+    may be done twice.
 
-    :param owner: who takes it; the same name renews it.
-    :param seconds: after which another one may take it, by the database's clock.
-    :raises ReplicationLeaseError: when another one has it.
+    :param owner: the replicator that takes the lease; the same name renews it.
+    :param seconds: the lease's duration by the database's clock; then another replicator may take it.
+    :raises ReplicationLeaseError: when another replicator has it.
     """
     free = (
         replications.c.lease_owner.is_(None)
@@ -166,7 +168,7 @@ def keep_lease(connection: Connection, policy: str, owner: str, seconds: float) 
 
 
 def release_lease(connection: Connection, policy: str, owner: str) -> None:
-    """Give the lease back, if one still has it."""
+    """Give the lease back, if the replicator still has it."""
     connection.execute(
         update(replications)
         .where(_is(policy), replications.c.lease_owner == owner)
@@ -175,10 +177,10 @@ def release_lease(connection: Connection, policy: str, owner: str) -> None:
 
 
 def move_position(connection: Connection, policy: str, event_id: int, event_time: int) -> bool:
-    """Record, in the database transaction in which an event is applied, that it is.
+    """Record that an event is applied, in the database transaction that applies it.
 
-    :return: False when it, or a later one, was applied already: then the caller applies nothing.
-    :raises InvalidInputError: when the event before was not applied, or nothing is to be applied any more.
+    :return: False when the event, or a later one, was applied already: then the caller applies nothing.
+    :raises InvalidInputError: when the event before was not applied, or the replication has ended.
     """
     known = find_policy(connection, policy, lock=True)
     if known.event_id is not None and known.event_id >= event_id:
@@ -195,9 +197,9 @@ def move_position(connection: Connection, policy: str, event_id: int, event_time
 
 
 def set_phase(connection: Connection, policy: str, phase: Phase, *, event_id: int | None = None) -> None:
-    """Bring a replication into another phase.
+    """Put a replication into another phase.
 
-    :param event_id: its position from now on; the one that it has when None.
+    :param event_id: the new position; None to keep the present one.
     """
     values: dict[str, Any] = {"phase": phase, "updated_at": current_millis()}
     if event_id is not None:
@@ -210,7 +212,7 @@ def set_parameters(
 ) -> None:
     """Change parameters of some databases, as the replicator.
 
-    :param changes: the new values; None takes a parameter away.
+    :param changes: the new values; None removes a parameter.
     """
     there = {one.name: one for one in catalog.all_databases(connection)}
     for name in databases:
@@ -223,14 +225,14 @@ def set_parameters(
 
 
 def note_error(connection: Connection, policy: str, error: str | None) -> None:
-    """Record how the last pass ended."""
+    """Record the error of the last pass; None when it succeeded."""
     connection.execute(
         update(replications).where(_is(policy)).values(last_error=error, updated_at=current_millis())
     )
 
 
 def add_bytes(connection: Connection, policy: str, copied: int) -> None:
-    """Count bytes that were copied."""
+    """Add copied bytes to the replication's count."""
     connection.execute(
         update(replications).where(_is(policy)).values(bytes_copied=replications.c.bytes_copied + copied)
     )

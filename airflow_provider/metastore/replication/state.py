@@ -1,4 +1,4 @@
-"""A whole state of the source: read in one snapshot of its database, brought over in one transaction."""
+"""A whole state of the source: one snapshot of its database, which one transaction copies to the target."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class TableState:
     """A table of the source.
 
     :param table: the table.
-    :param partitions: its partitions.
-    :param write_ids: which of its write ids were seen.
-    :param last_write_id: the highest that was taken.
+    :param partitions: the table's partitions.
+    :param write_ids: the write ids that a reader sees.
+    :param last_write_id: the highest allocated write id.
     :param aborted: the write ids of aborted transactions.
     :param committed: the highest write id of a committed transaction; 0 when there is none.
     """
@@ -60,16 +60,16 @@ class TableState:
 
 @dataclass(frozen=True)
 class SourceState:
-    """What the source was right after one event.
+    """The state of the source right after one event.
 
-    :param event_id: the last event of its log.
-    :param event_time: when that happened; 0 for an empty log.
-    :param valid_txns: the transactions that were seen.
-    :param databases: those that are replicated and there.
-    :param tables: theirs.
-    :param functions: theirs.
-    :param open_txns: the transactions that were open, each with its write ids by (database, table).
-    :param ended: how those transactions had ended that were asked for.
+    :param event_id: the last event of the source's log.
+    :param event_time: the time of that event; 0 for an empty log.
+    :param valid_txns: the transactions that a reader sees.
+    :param databases: the replicated databases that exist.
+    :param tables: the tables of these databases.
+    :param functions: the functions of these databases.
+    :param open_txns: the open transactions, each with its write ids by (database, table).
+    :param ended: the states of the ended transactions among those that the target asks for.
     """
 
     event_id: int
@@ -85,8 +85,8 @@ class SourceState:
 def read_source(connection: Connection, databases: Collection[str], asked: Collection[int]) -> SourceState:
     """Read the state of the source, in one snapshot of its database.
 
-    :param databases: names of those that are replicated.
-    :param asked: transactions whose fate is to be told.
+    :param databases: the names of the replicated databases.
+    :param asked: the transactions whose states the target asks for.
     """
     event_id = current_event_id(connection)
     seen = transactions.valid_txn_list(connection, None)
@@ -124,12 +124,12 @@ def read_source(connection: Connection, databases: Collection[str], asked: Colle
 
 
 def bring_over(connection: Connection, state: SourceState, scope: Scope) -> None:
-    """Make the target's catalog, transactions and write ids what the source's are, and take its position.
+    """Make the target's catalog, transactions and write ids equal to the source's, and take its position.
 
-    What the target has and the source has not goes; so it can also follow a position that has fallen out of
-    the source's log.
+    This drops the objects that only the target has. So it also serves a target whose position has fallen out
+    of the source's log.
 
-    Where another replicator has done so since the bootstrap began, nothing is left to do.
+    It does nothing when another replicator has done the same since the bootstrap began.
     """
     known = find_policy(connection, scope.policy, lock=True)
     if known.phase is not Phase.BOOTSTRAP:
@@ -174,7 +174,7 @@ def _put_table(connection: Connection, each: TableState, scope: Scope) -> None:
         if name == table.name
         and catalog.get_table(connection, table.database, name).partition_keys != table.partition_keys
     ]
-    for name in with_other_keys:  # another table by the same name
+    for name in with_other_keys:  # other partition keys: another table of the same name
         catalog.drop_table(connection, table.database, name)
     put_table(connection, table)
     wanted = {spec.values: spec for spec in specs_of(each.partitions, scope)}
@@ -194,10 +194,10 @@ def _put_table(connection: Connection, each: TableState, scope: Scope) -> None:
 
 
 def _bring_transactions(connection: Connection, state: SourceState, scope: Scope) -> None:
-    """Open, commit and abort so that each table's ValidWriteIdList means what it means at the source.
+    """Open, commit and abort transactions until each table's ValidWriteIdList means the same as at the source.
 
-    Hive does so by ``repl_tbl_writeid_state``: a transaction that is aborted stands for each aborted write
-    id. The open ones are carried over, and go on by their events.
+    Hive does so by ``repl_tbl_writeid_state``: an aborted transaction stands for each aborted write id. The
+    target opens a transaction for each open one of the source, and ends it by the source's event.
     """
     policy = scope.policy
     for source_txn in mapped_txns(connection, policy):

@@ -1,7 +1,7 @@
-"""Transactions of the source on the target: mapped, with the source's write ids, and ended as there.
+"""Transactions of the source on the target: their mapping, their write ids, and their ends.
 
-Rules are those of Hive's OpenTxnsFunction, AllocateTableWriteIdsFunction, CommitTxnFunction and
-AbortTxnsFunction for requests with a ``replPolicy``: what was done before is found done, and changes nothing.
+The rules are those of Hive's OpenTxnsFunction, AllocateTableWriteIdsFunction, CommitTxnFunction and
+AbortTxnsFunction for requests with a ``replPolicy``: a request that was done before changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _USER = "replication"
 
 
 def map_txn(connection: Connection, policy: str, source_txn_id: int) -> int:
-    """The target's transaction for one of the source, opened when there is none."""
+    """The target's transaction for a transaction of the source; opens one when there is none."""
     known = target_txn_of(connection, policy, source_txn_id)
     if known is not None:
         return known
@@ -45,7 +45,7 @@ def map_txn(connection: Connection, policy: str, source_txn_id: int) -> int:
 
 
 def target_txn_of(connection: Connection, policy: str, source_txn_id: int) -> int | None:
-    """The target's transaction for one of the source; None when that has ended, or never was."""
+    """The target's transaction for a transaction of the source; None when it has ended or never existed."""
     query = select(repl_txn_map.c.target_txn_id).where(
         repl_txn_map.c.policy == policy, repl_txn_map.c.source_txn_id == source_txn_id
     )
@@ -54,7 +54,7 @@ def target_txn_of(connection: Connection, policy: str, source_txn_id: int) -> in
 
 
 def mapped_txns(connection: Connection, policy: str) -> dict[int, int]:
-    """The target's open transactions by those of the source."""
+    """The target's open transactions by the source's transactions."""
     query = select(repl_txn_map.c.source_txn_id, repl_txn_map.c.target_txn_id)
     rows = connection.execute(query.where(repl_txn_map.c.policy == policy))
     return {row.source_txn_id: row.target_txn_id for row in rows}
@@ -63,12 +63,12 @@ def mapped_txns(connection: Connection, policy: str) -> dict[int, int]:
 def force_write_id(
     connection: Connection, target_txn_id: int, database: str, table: str, write_id: int
 ) -> None:
-    """Give a target's transaction the write id that the source's has there.
+    """Give a transaction of the target the write id of the source's transaction on a table.
 
-    Where another transaction of the target has it, that is stale, as are ids that the table's name has beyond
-    it: nobody but replicators writes there.
+    If another transaction of the target has this id, its claim is stale. So are higher ids of the table's
+    name: nobody but replicators writes there.
 
-    :param database: of the target.
+    :param database: the target's database.
     :param table: the table, which need not exist.
     """
     database, table = database.lower(), table.lower()
@@ -97,10 +97,12 @@ def force_write_id(
 def forget_write_ids(
     connection: Connection, database: str, table: str, *, last: int, stale: Collection[int]
 ) -> None:
-    """Take back write ids of a table that the source has not taken, or not so: an old source may have them.
+    """Remove write ids of a table that the source has not allocated, or to another transaction.
 
-    :param last: the highest that the source has taken.
-    :param stale: ids up to it that are another transaction's there.
+    A table that was a source before may have such ids.
+
+    :param last: the highest write id that the source has allocated.
+    :param stale: ids up to ``last`` that belong to another transaction at the source.
     """
     place = (
         write_id_sequences.c.database_name == database.lower(),
@@ -126,13 +128,13 @@ def bring_write_ids(
     aborted: Collection[int],
     committed: int,
 ) -> None:
-    """Make a table's ValidWriteIdList mean what it means at the source, but for open transactions.
+    """Make a table's ValidWriteIdList mean the same as at the source, except for open transactions.
 
-    Hive's ReplTableWriteIdStateFunction: for each aborted id there is a transaction that is aborted. Here the
-    highest committed id has one, too: by it the list knows how far it goes.
+    As in Hive's ReplTableWriteIdStateFunction, each aborted id has an aborted transaction. Here the highest
+    committed id also has a transaction, which gives the list its high watermark.
 
-    :param database: of the target.
-    :param last: the highest write id that the source has taken.
+    :param database: the target's database.
+    :param last: the highest write id that the source has allocated.
     :param aborted: the write ids of aborted transactions of the source.
     :param committed: the highest write id of a committed transaction of the source; 0 when there is none.
     """
@@ -151,9 +153,9 @@ def bring_write_ids(
 
 
 def end_txn(connection: Connection, policy: str, source_txn_id: int, state: TxnState) -> int | None:
-    """End the target's transaction for one of the source as that one has ended.
+    """End the target's transaction for a transaction of the source, in the same state.
 
-    :return: the target's event; None when it has ended already.
+    :return: the target's event; None when the target's transaction has ended already.
     """
     target = target_txn_of(connection, policy, source_txn_id)
     if target is None:
@@ -169,7 +171,7 @@ def end_txn(connection: Connection, policy: str, source_txn_id: int, state: TxnS
 
 
 def txn_event(connection: Connection, policy: str, event: NotificationEvent, scope: Scope) -> None:
-    """Apply an event about transactions; of a COMMIT_TXN the data is there by now."""
+    """Apply an event about transactions. Before a COMMIT_TXN, the caller has copied the data."""
     message: Mapping[str, Any] = event.message
     match event.event_type:
         case EventType.OPEN_TXN:
@@ -182,7 +184,7 @@ def txn_event(connection: Connection, policy: str, event: NotificationEvent, sco
             for source_txn, write_id in zip(message["txnIdList"], message["writeIdList"], strict=True):
                 target = target_txn_of(connection, policy, int(source_txn))
                 if target is None:
-                    continue  # it has ended, so this was done before
+                    continue  # the transaction has ended, so an earlier try has allocated this
                 force_write_id(connection, target, database, str(message["tableName"]), int(write_id))
         case EventType.COMMIT_TXN:
             end_txn(connection, policy, int(message["txnid"]), TxnState.COMMITTED)

@@ -1,9 +1,9 @@
 """The transaction to which a change of a table's metadata belongs.
 
-Every change of a managed table is made under a write id of its own transaction (Hive's client
+Every change of a managed table has a write id of its transaction (Hive's client
 advances the write id for every DDL: ``AcidUtils.advanceWriteId``). So a reader's list of valid write
-ids tells whether a cached copy of the table is fresh. A change outside a transaction, as old
-clients make it, gets a transaction of its own.
+ids shows whether a cached copy of the table is fresh. A change outside a transaction, which old
+clients make, gets a transaction of its own.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _USER = "metastore"
 
 
 class DdlTransaction:
-    """Gives out the write ids of one change; in one database transaction.
+    """Allocates the write ids of one change, inside one database transaction.
 
-    :param connection: the database transaction in which the change is made.
-    :param txn_id: the open transaction to which it belongs; None for one of its own.
+    :param connection: the database transaction that makes the change.
+    :param txn_id: the open transaction that the change belongs to; None for a transaction of its own.
     :raises NoSuchTransactionError: when the transaction is not open.
     :raises TransactionAbortedError: when it was aborted.
     """
@@ -35,10 +35,10 @@ class DdlTransaction:
             transactions.lock_open(connection, txn_id)
 
     def write_id(self, table: TableInfo) -> int:
-        """The write id under which a table is changed; taken only when something does change.
+        """The write id of the change of a table. The caller asks for it only when the table does change.
 
         :param table: the table, locked by the caller.
-        :return: :data:`NO_WRITE_ID` for an external table on which the transaction has none.
+        :return: the write id; :data:`NO_WRITE_ID` for an external table on which the transaction has none.
         """
         place = (table.database, table.name)
         if self._txn_id is not None:
@@ -53,7 +53,7 @@ class DdlTransaction:
             return table_write_ids.allocate_table_write_id(
                 self._connection, self._txn_id, *place, table_id=table.id
             )
-        # The sequence before the counters: the order in which all lock them.
+        # The sequence comes before the counters: every database transaction locks them in this order.
         allocated = table_write_ids.next_write_id(self._connection, *place)
         txn_id = transactions.open_txn(
             self._connection, _USER, socket.gethostname(), agent=None, commit_on_recovery=True
@@ -63,6 +63,6 @@ class DdlTransaction:
         return allocated.write_id
 
     def end(self) -> None:
-        """Commit the transaction that was opened here; call it when the change is made."""
+        """Commit the change's own transaction, if it has one; the caller calls it after the change."""
         for txn_id, _ in self._own.values():
             transactions.commit_txn(self._connection, txn_id)

@@ -1,7 +1,7 @@
 """The write ids that transactions take on tables: functions of one connection.
 
-Per table a transaction has at most one write id; a reader sees a write id exactly when it sees the
-transaction. Rules are those of Hive's functions AllocateTableWriteIds and GetValidWriteIds.
+A transaction has at most one write id on a table. A reader sees a write id exactly when it sees the
+transaction. The rules are those of Hive's functions AllocateTableWriteIds and GetValidWriteIds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from airflow_provider.metastore.transactions.transactions import is_table_of_seq
 
 @dataclass(frozen=True)
 class AllocatedWriteId:
-    """A write id that was just taken from its table's sequence."""
+    """A write id that this database transaction has taken from its table's sequence."""
 
     sequence_id: int
     write_id: int
@@ -47,7 +47,7 @@ def allocate_table_write_id(
 
     Unlike there the table need not exist yet, as in Hive.
 
-    :param table_id: the table's, None when it does not exist yet.
+    :param table_id: the table's id; None when the table does not exist yet.
     """
     if lock_open(connection, txn_id) == TxnType.READ_ONLY:
         raise InvalidInputError(
@@ -89,10 +89,10 @@ def map_write_id(
     *,
     table_id: int | None,
 ) -> None:
-    """Record which transaction has a write id, and append its event.
+    """Record the transaction that has a write id, and append its event.
 
     :param table_id: as in :func:`allocate_table_write_id`. The event carries it beside Hive's fields, so
-        that a consumer of the log need not know what the table was called at that moment.
+        that a consumer of the log need not know the table's name at that moment.
     """
     connection.execute(
         insert(txn_write_ids).values(
@@ -107,7 +107,7 @@ def map_write_id(
 def allocation_event(
     txn_id: int, database: str, table: str, write_id: int | str, *, table_id: int | str | None
 ) -> NewEvent:
-    """The event of a write id that a transaction has taken; the last parameter as in :func:`map_write_id`."""
+    """The event of a transaction's new write id; the last parameter is that of :func:`map_write_id`."""
     database, table = database.lower(), table.lower()
     message = {
         "dbName": database,
@@ -138,7 +138,7 @@ def seed_write_id(connection: Connection, database: str, table: str, last_write_
 
 
 def last_write_id(connection: Connection, database: str, table: str) -> int:
-    """The highest write id that was ever taken on a table of this name, 0 when none was."""
+    """The highest write id ever allocated on a table of this name; 0 when there is none."""
     query = select(write_id_sequences.c.last_write_id).where(
         write_id_sequences.c.database_name == database.lower(),
         write_id_sequences.c.table_name == table.lower(),
@@ -147,9 +147,9 @@ def last_write_id(connection: Connection, database: str, table: str) -> int:
 
 
 def ended_write_ids(connection: Connection, database: str, table: str) -> tuple[set[int], int]:
-    """The write ids of a table whose transactions have ended, as far as it matters to readers.
+    """The write ids of a table whose transactions have ended, as far as readers need them.
 
-    A :class:`ValidWriteIdList` may tell less: where no id was committed yet, it names the lowest only.
+    A :class:`ValidWriteIdList` may hold fewer: before the first commit it names the lowest id only.
 
     :return: the ids of aborted transactions, and the highest id of a committed one; 0 when there is none.
     """
@@ -169,7 +169,7 @@ def ended_write_ids(connection: Connection, database: str, table: str) -> tuple[
 
 
 def table_write_ids_of(connection: Connection, txn_id: int) -> list[tuple[int, int]]:
-    """The (table id, write id) pairs of a transaction; tables dropped since are not among them."""
+    """The (table id, write id) pairs of a transaction, without those of dropped tables."""
     query = (
         select(tables.c.id, txn_write_ids.c.write_id)
         .select_from(txn_write_ids)
@@ -182,13 +182,13 @@ def table_write_ids_of(connection: Connection, txn_id: int) -> list[tuple[int, i
 
 
 def open_table_write_ids(connection: Connection) -> list[tuple[int, int]]:
-    """As :func:`table_write_ids_of`, of all open transactions."""
+    """The (table id, write id) pairs of all open transactions, without those of dropped tables."""
     opened = connection.execute(select(txns.c.id).where(txns.c.state == TxnState.OPEN)).scalars()
     return [pair for txn_id in opened for pair in table_write_ids_of(connection, txn_id)]
 
 
 def write_id_of(connection: Connection, txn_id: int, database: str, table: str) -> int | None:
-    """The write id that a transaction has on a table, None when it has none."""
+    """The write id of a transaction on a table; None when it has none."""
     query = (
         select(txn_write_ids.c.write_id)
         .join(write_id_sequences)
@@ -205,7 +205,7 @@ def write_id_of(connection: Connection, txn_id: int, database: str, table: str) 
 def txn_of_write_id(connection: Connection, database: str, table: str, write_id: int) -> int:
     """The transaction that has a write id on a table.
 
-    :raises InvalidInputError: when none has.
+    :raises InvalidInputError: when no transaction has it.
     """
     query = (
         select(txn_write_ids.c.txn_id)
@@ -230,7 +230,7 @@ def valid_write_id_list(
 ) -> ValidWriteIdList:
     """See :meth:`AnyMetastore.valid_write_id_list`.
 
-    Follows GetValidWriteIdsForTableFunction, its special cases included.
+    It follows GetValidWriteIdsForTableFunction and its special cases.
     """
     database, table = database.lower(), table.lower()
     name = f"{database}.{table}"
@@ -250,7 +250,7 @@ def valid_write_id_list(
         .limit(1)
     ).scalar_one_or_none()
     watermark = int(sequence.last_write_id if seen is None else seen)
-    # All transactions below the first invalid one are valid: only the rest is looked at.
+    # All transactions below the first invalid one are valid, so the query looks at the others only.
     first_invalid = min([*valid_txns.exceptions[:1], valid_txns.high_watermark + 1])
     below = (mapped, txn_write_ids.c.write_id <= watermark)
     candidates = connection.execute(
@@ -269,7 +269,7 @@ def valid_write_id_list(
         ).scalar_one()
     )
     if invalid and not any_valid:
-        # No valid id is known any more: everything from the lowest invalid one on is unseen.
+        # The database has no valid id any more: the reader sees nothing from the lowest invalid id on.
         exceptions = exceptions[:1]
         aborted &= set(exceptions)
         watermark = exceptions[0]
@@ -277,11 +277,12 @@ def valid_write_id_list(
 
 
 def last_txn_in_conflict(connection: Connection, txn_id: int) -> int:
-    """The last transaction that committed after this one opened, on a table that this one has a write id on.
+    """The last transaction that committed after this one opened and has a write id on one of its tables.
 
-    Hive looks for updates and deletions of the same partitions, which are not kept here: it may tell fewer.
+    Hive looks for updates and deletions of the same partitions, which this metastore does not keep. So Hive
+    may find fewer conflicts.
 
-    :return: 0 when there is none.
+    :return: its id; 0 when there is none.
     """
     mine, others = txn_write_ids.alias(), txn_write_ids.alias()
     opened = select(txns.c.opened_at).where(txns.c.id == txn_id).scalar_subquery()

@@ -1,8 +1,8 @@
 """Opens and commits of several threads in one database transaction.
 
-See :mod:`airflow_provider.metastore.database.group_commit`. On PostgreSQL one statement opens and commits. A
-commit of a transaction that is not open, and all that is about a transaction that only reads, is done alone:
-:mod:`airflow_provider.metastore.transactions.transactions`.
+See :mod:`airflow_provider.metastore.database.group_commit`. On PostgreSQL one statement opens and commits.
+:mod:`airflow_provider.metastore.transactions.transactions` does alone a commit of a transaction that is not
+open, and each request about a transaction that only reads.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class OpenTxn(GroupedRequest[int]):
 
     @property
     def timeout_millis(self) -> int | None:
-        """The timeout as it is stored."""
+        """The timeout in the database's unit, milliseconds."""
         return None if self.timeout_seconds is None else int(self.timeout_seconds * 1000)
 
 
 @dataclass(frozen=True)
 class CommitTxn(GroupedRequest[int]):
-    """See :meth:`AnyMetastore.commit_txn`; nothing but the commit."""
+    """See :meth:`AnyMetastore.commit_txn`; without partitions and insertions."""
 
     txn_id: int
 
 
 def _parted(requests: Sequence[OpenTxn | CommitTxn]) -> tuple[dict[int, OpenTxn], dict[int, int]]:
-    """The requests that open and the transactions to be committed, by the positions of the requests."""
+    """The requests that open a transaction, and the transactions to commit, by the requests' positions."""
     return (
         {
             at: one
@@ -77,9 +77,9 @@ def _row(request: OpenTxn) -> dict[str, Any]:
 
 # One round trip. The whole statement sees the database as it was when the statement began. So a lock that
 # another process takes meanwhile for a transaction that ends here stays; it has no effect, because its
-# transaction has ended. The event counter is taken FROM the other counter: that is the order in which
-# everybody locks them. The new transactions are one JSON document, which costs the driver far less than an
-# array for each column.
+# transaction has ended. The statement takes the event counter FROM the other counter, because every database
+# transaction locks them in this order. The new transactions are one JSON document, which costs the driver far
+# less than an array for each column.
 _ALL = text("""
 WITH opening AS (
     SELECT * FROM ROWS FROM (jsonb_to_recordset(CAST(:opens AS jsonb)) AS (
@@ -129,11 +129,11 @@ FROM txn_counter, event_counter
 
 
 def open_and_commit(run: RunStatement, requests: Sequence[OpenTxn | CommitTxn]) -> dict[int, int]:
-    """Open some transactions and commit others, with one event each, first those of the new ones.
+    """Open some transactions and commit others, with one event each; the events of the new ones come first.
 
-    :return: by the positions of the requests, the new transaction, or the event of the commit. Left out are
-        commits of transactions that are not open or that another database transaction has locked, and all
-        that is about a transaction that only reads.
+    :return: by the positions of the requests, the new transaction, or the event of the commit. It leaves out
+        commits of transactions that are not open or that another database transaction has locked, and each
+        request about a transaction that only reads.
     """
     opens, commits = _parted(requests)
     if not opens and not commits:

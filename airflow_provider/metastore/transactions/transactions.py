@@ -1,10 +1,10 @@
-"""Global transactions and the write ids that they take: functions of one connection.
+"""Global transactions: functions of one connection.
 
-A transaction is open, committed or aborted. Per table it has at most one write id; a reader
-sees a write id exactly when it sees the transaction. Rules, states and error texts are
+A transaction is open, committed or aborted. It has at most one write id on a table; a reader
+sees a write id exactly when it sees the transaction. The rules, states and error texts are
 Hive's (its functions OpenTxns, CommitTxn, AbortTxn, AllocateTableWriteIds, GetValidWriteIds
-in ``metastore/txn/jdbc/functions``), with two differences: transaction ids come from a
-locked counter and so have no gaps, and which Hudi instants a transaction wrote is recorded.
+in ``metastore/txn/jdbc/functions``), with two differences. Transaction ids come from a
+locked counter and so have no gaps. The metastore records the Hudi instants of a transaction.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CLOSE = (
     .where(txns.c.id == bindparam("txn"))
     .values(state=bindparam("to"), closing_event_id=bindparam("event"), closed_at=current_millis())
 )
-# Those that only read hide nothing, so they are no exceptions (Hive: OpenTxnList).
+# A transaction that only reads hides nothing, so it is no exception (Hive: OpenTxnList).
 _HIDING = (txns.c.state != TxnState.COMMITTED, txns.c.txn_type != TxnType.READ_ONLY)
 # A transaction's locks end with it.
 _END_LOCKS = delete(locks).where(locks.c.txn_id == bindparam("txn"))
@@ -100,7 +100,7 @@ def open_txns(
     txn_type: TxnType = TxnType.DEFAULT,
     timeout_millis: int | None = None,
 ) -> list[int]:
-    """Open several transactions, which follow each other; one event tells all of them, as in Hive."""
+    """Open several transactions with consecutive ids. One event reports all of them, as in Hive."""
     last = advance(connection, Counter.TXN_ID, count)
     txn_ids = list(range(last - count + 1, last + 1))
     row = {
@@ -113,7 +113,7 @@ def open_txns(
         "timeout_ms": timeout_millis,
     }
     connection.execute(_OPEN, [{"id": one, **row} for one in txn_ids])
-    # Hive writes no event of those that only read (DbNotificationListener): no consumer has anything to do.
+    # Hive writes no event of transactions that only read (DbNotificationListener): no consumer needs it.
     if txn_type != TxnType.READ_ONLY:
         message = {"txnIds": txn_ids, "fromTxnId": txn_ids[0], "toTxnId": txn_ids[-1]}
         append_events(connection, [NewEvent(EventType.OPEN_TXN, message)])
@@ -121,13 +121,13 @@ def open_txns(
 
 
 def open_event(txn_id: int | str) -> NewEvent:
-    """The event of a transaction that was opened."""
+    """The event of an opened transaction."""
     return NewEvent(EventType.OPEN_TXN, {"txnIds": [txn_id], "fromTxnId": txn_id, "toTxnId": txn_id})
 
 
 def commit_event(txn_id: int | str) -> NewEvent:
-    """The event of a transaction that was committed."""
-    # Hive fills these only when it dumps the log; its readers join with ALLOC_WRITE_ID.
+    """The event of a committed transaction."""
+    # Hive fills these fields only when it dumps the log; its readers join with ALLOC_WRITE_ID.
     unfilled = ("writeIds", "databases", "tables", "partitions", "tableObjs", "partitionObjs", "files")
     return NewEvent(EventType.COMMIT_TXN, {"txnid": txn_id, **dict.fromkeys(unfilled)})
 
@@ -196,13 +196,14 @@ def abort_txn(connection: Connection, txn_id: int) -> int:
 
 
 def remove_empty_aborted(connection: Connection, older_than_seconds: float) -> int:
-    """Forget aborted transactions that have no write id and no write, so that no table has data of theirs.
+    """Forget aborted transactions without a write id and without a write, which left data in no table.
 
-    As Hive's ``AcidTxnCleanerService``. Every list of transactions would name them for ever.
+    Without this, every list of transactions would name them for ever. Hive's ``AcidTxnCleanerService`` does
+    the same.
 
-    :param older_than_seconds: those that were aborted so long ago: who asks for one later learns that there
-        is none.
-    :return: how many they were.
+    :param older_than_seconds: the least age of the abort, in seconds. A caller that asks for the transaction
+        later gets the error for an unknown one.
+    :return: the number of transactions that were forgotten.
     """
     wrote = (
         select(txn_write_ids.c.txn_id).where(txn_write_ids.c.txn_id == txns.c.id),
@@ -211,7 +212,7 @@ def remove_empty_aborted(connection: Connection, older_than_seconds: float) -> i
     return connection.execute(
         delete(txns).where(
             txns.c.state == TxnState.ABORTED,
-            # A replicator maps its transactions to those of the source.
+            # The replicator keeps its transactions, because it maps them to those of the source.
             txns.c.txn_type != TxnType.REPL_CREATED,
             txns.c.closed_at <= current_millis() - int(older_than_seconds * 1000),
             *(~one.exists() for one in wrote),
@@ -220,9 +221,9 @@ def remove_empty_aborted(connection: Connection, older_than_seconds: float) -> i
 
 
 def lock_open(connection: Connection, txn_id: int) -> TxnType:
-    """Keep a transaction open until this database transaction ends.
+    """Lock an open transaction, so that it stays open until this database transaction ends.
 
-    :return: its type.
+    :return: the transaction's type.
     :raises NoSuchTransactionError: when it is unknown or committed.
     :raises TransactionAbortedError: when it was aborted.
     """
@@ -230,9 +231,9 @@ def lock_open(connection: Connection, txn_id: int) -> TxnType:
 
 
 def lock_not_aborted(connection: Connection, txn_id: int) -> TxnState:
-    """Keep a transaction from being aborted until this database transaction ends; it may be committed.
+    """Lock an open or committed transaction, so that nobody aborts it until this database transaction ends.
 
-    :return: open or committed.
+    :return: its state, open or committed.
     :raises NoSuchTransactionError: when it is unknown.
     :raises TransactionAbortedError: when it was aborted.
     """
@@ -243,7 +244,7 @@ def lock_not_aborted(connection: Connection, txn_id: int) -> TxnState:
 
 
 def _require_open(txn_id: int, row: Row[Any] | None) -> Row[Any]:
-    """Raise unless the row is of an open transaction; errors as :func:`lock_open`."""
+    """Raise the errors of :func:`lock_open` unless the row is that of an open transaction."""
     if row is None or row.state != TxnState.OPEN:
         raise _unexpected_state(txn_id, None if row is None else row.state)
     return row
@@ -252,13 +253,13 @@ def _require_open(txn_id: int, row: Row[Any] | None) -> Row[Any]:
 def timed_out(connection: Connection, timeout_seconds: float) -> list[int]:
     """The open transactions whose last heartbeat is as old as their timeout, or older, ascending.
 
-    :param timeout_seconds: of those that have none of their own.
+    :param timeout_seconds: the timeout of transactions without one of their own.
     """
     query = (
         select(txns.c.id)
         .where(
             txns.c.state == TxnState.OPEN,
-            # It is as old as its transaction of the source, whose end comes with the log.
+            # A replicated transaction ends by the source's log, when its transaction of the source has ended.
             txns.c.txn_type != TxnType.REPL_CREATED,
             txns.c.heartbeat_at
             <= current_millis() - func.coalesce(txns.c.timeout_ms, int(timeout_seconds * 1000)),
@@ -269,7 +270,7 @@ def timed_out(connection: Connection, timeout_seconds: float) -> list[int]:
 
 
 def still_timed_out(connection: Connection, txn_id: int, timeout_seconds: float) -> bool:
-    """Whether a transaction is open and timed out; if so it is locked in that state."""
+    """Whether a transaction is open and timed out. If it is, this locks it in that state."""
     row = _locked(connection, txn_id)
     return row is not None and row.state == TxnState.OPEN and txn_id in timed_out(connection, timeout_seconds)
 
@@ -329,7 +330,7 @@ def valid_txn_list(connection: Connection, txn_id: int | None) -> ValidTxnList:
     if txn_id is not None:
         if not 0 < txn_id <= watermark:
             raise _unexpected_state(txn_id, None)
-        # TxnCommonUtils.createValidReadTxnList: nothing later, and its own writes.
+        # TxnCommonUtils.createValidReadTxnList: the reader sees its own writes and nothing later.
         watermark = txn_id
         query = query.where(txns.c.id < txn_id)
     states = {row.id: row.state for row in connection.execute(query)}
@@ -343,7 +344,7 @@ def _locked(connection: Connection, txn_id: int) -> Row[Any] | None:
 
 
 def is_table_of_sequence() -> ColumnElement[bool]:
-    """Joins tables, with their databases, to the write-id sequences of their names."""
+    """The condition that joins tables, with their databases, to the write-id sequences of their names."""
     return (tables.c.database_id == databases.c.id) & (tables.c.name == write_id_sequences.c.table_name)
 
 

@@ -1,8 +1,8 @@
 """Write ids for several threads in one database transaction.
 
-See :mod:`airflow_provider.metastore.database.group_commit`. On PostgreSQL one statement allocates. The first
-write id of a table, one that is there already, and one that is refused is done alone:
-:mod:`airflow_provider.metastore.transactions.table_write_ids`.
+See :mod:`airflow_provider.metastore.database.group_commit`. On PostgreSQL one statement allocates.
+:mod:`airflow_provider.metastore.transactions.table_write_ids` does alone the first write id of a table, one
+that is allocated already, and one that is refused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class AllocateWriteId(GroupedRequest[int]):
     table: str
 
 
-# One round trip. It waits for the rows of the sequences, by their ids, then for the event counter, and for
-# no other row.
+# One round trip. The statement waits for the rows of the sequences, by their ids, then for the event counter,
+# and for no other row.
 _ALL = text("""
 WITH asked AS (
     SELECT * FROM ROWS FROM (jsonb_to_recordset(CAST(:asked AS jsonb)) AS (
@@ -87,11 +87,12 @@ SELECT place - 1, write_id FROM allocated
 
 
 def allocate_write_ids(run: RunStatement, requests: Sequence[AllocateWriteId]) -> dict[int, int]:
-    """Allocate write ids of several transactions and tables, with one event each, as they are asked for.
+    """Allocate write ids of several transactions and tables in the requests' order, with one event each.
 
-    :return: by the positions of the requests, the write ids. Left out are those of transactions that have
-        one on the table, are not open or only read, of tables that never had one, are not there, or are a
-        replicator's, and those whose transaction or table another database transaction has locked.
+    :return: the write ids by the positions of the requests. It leaves out a request whose transaction has a
+        write id on the table, is not open, or only reads; one whose table never had a write id, does not
+        exist, or is a replicator's; and one whose transaction or table another database transaction has
+        locked.
     """
     wanted = {(one.txn_id, one.database.lower(), one.table.lower()): at for at, one in enumerate(requests)}
     now = int(time.time())
@@ -122,7 +123,7 @@ def allocate_write_ids(run: RunStatement, requests: Sequence[AllocateWriteId]) -
 
 def _alone(connection: Connection, request: AllocateWriteId) -> int:
     transactions.lock_open(connection, request.txn_id)
-    # Locked, so that the ids do not outlive a table that is dropped meanwhile.
+    # The lock keeps others from dropping the table meanwhile, so that the id does not outlive it.
     locked = catalog.get_table(connection, request.database, request.table, lock=True)
     return table_write_ids.allocate_table_write_id(
         connection, request.txn_id, request.database, request.table, table_id=locked.id

@@ -171,7 +171,7 @@ def upgrade() -> None:
     counters = sa.table("metastore_counters", sa.column("name"), sa.column("last_value"))
     names = ("txn_id", "event_id", "purged_event_id")
     op.bulk_insert(counters, [{"name": name, "last_value": 0} for name in names])
-    # As in Hive, `default` is there from the start, without an event.
+    # As in Hive, the database `default` exists from the start, without an event.
     now = sa.text("CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
     if op.get_context().dialect.name == "sqlite":
         now = sa.text("CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)")

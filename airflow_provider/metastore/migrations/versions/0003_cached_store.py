@@ -43,7 +43,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("database_id", "name", name=op.f("uq_metastore_functions_database_id_name")),
         sqlite_autoincrement=True,
     )
-    # Whatever changed so far was told at the latest by the last event.
+    # The last event comes after the events of all changes so far.
     counters = sa.table("metastore_counters", sa.column("name"), sa.column("last_value"))
     last = sa.select(sa.literal("catalog_event_id"), counters.c.last_value).where(
         counters.c.name == "event_id"

@@ -1,4 +1,4 @@
-"""What Hive's clients say of a table beside what this package needs.
+"""The fields of a table that Hive's clients set and this package does not need.
 
 Revision ID: 0004
 Revises: 0003

@@ -1,4 +1,4 @@
-"""What Hive's clients say of a partition's files: formats, columns and serializer of its own.
+"""Storage descriptors of partitions: formats, columns and serializer of a partition's files.
 
 Revision ID: 0007
 Revises: 0006

@@ -1,4 +1,4 @@
-"""Which partitions an index finds by the values that a filter names.
+"""The partitions with plain values, which an index finds by the values in a filter.
 
 Revision ID: 0009
 Revises: 0008
