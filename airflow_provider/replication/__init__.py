@@ -1,14 +1,14 @@
-"""Replication: databases of one metastore, and their tables' data, brought to another one under the same ids.
+"""Replication copies databases of one metastore, and their tables' data, to another one under the same ids.
 
-:class:`Replicator` brings the state of the source over. From then on it follows the source's log of events,
-one by one, without knowing where transactions begin and end. ``policy`` says what goes where. ``table_data``
-says what comes of a table's data: ``hudi_tables`` brings the commits of a Hudi table, at COMMIT_TXN only,
-through the commit protocol of the target's table; ``plain_tables`` brings the files of any other one.
-``copying`` copies files for both. ``failovers`` changes the sides. How far a replication is, and how an event
-changes the target's catalog, is :mod:`airflow_provider.metastore.replication`'s business.
+:class:`Replicator` copies the state of the source. From then on it follows the source's log of events,
+one by one, without knowing where transactions begin and end. ``policy`` names the databases and locations.
+``table_data`` chooses how a table's data is copied: ``hudi_tables`` copies the commits of a Hudi table, at
+COMMIT_TXN only, through the commit protocol of the target's table; ``plain_tables`` copies the files of any
+other table. ``copying`` copies files for both. ``failovers`` changes the sides.
+:mod:`airflow_provider.metastore.replication` keeps the position, and applies events to the target's catalog.
 
-Reading begins at ``replicator``. What may be touched: what an event does, and how files are copied. Every
-step may be killed and done again, by two at once: ``tests/unit/replication`` does that at each.
+Begin with ``replicator``. A change may add an event's effect, or another way to copy files. Every step may be
+killed and done again, by two replicators at once: ``tests/unit/replication`` does that at each step.
 """
 
 from airflow_provider.replication.copying import CopySettings

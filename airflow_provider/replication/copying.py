@@ -1,4 +1,4 @@
-"""Copying files of one table to another storage: several at once, resumable, compared, at a bounded rate."""
+"""Copies files of one table to another storage: several at once, resumable, compared, at a bounded rate."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CopySettings:
-    """How files are copied.
+    """The settings of copies.
 
-    :param threads: how many at once.
-    :param checksum: whether contents are compared after the copy, besides the sizes.
-    :param bytes_per_second: at most so many, of all threads of one replicator together; no limit when None.
-    :param progress_seconds: between two lines in the log that say how far a copy is.
+    :param threads: the number of files that are copied at once.
+    :param checksum: whether the copier compares contents after the copy, besides the sizes.
+    :param bytes_per_second: the limit for all threads of one replicator together; None for no limit.
+    :param progress_seconds: seconds between two lines in the log about the progress of a copy.
     :raises InvalidInputError: when a number is not above zero.
     """
 
@@ -42,12 +42,12 @@ class CopySettings:
 
 @dataclass
 class Copier:
-    """Copies files, and counts what it has copied.
+    """Copies files, and counts them and their bytes.
 
-    :param settings: how.
+    :param settings: the settings of the copies.
     :param step: called with a name before each file; raises to stop.
-    :ivar bytes_copied: by this object.
-    :ivar files_copied: by this object.
+    :ivar bytes_copied: the number of bytes that this object has copied.
+    :ivar files_copied: the number of files that this object has copied.
     """
 
     settings: CopySettings = field(default_factory=CopySettings)
@@ -67,14 +67,14 @@ class Copier:
         *,
         anew: bool = False,
     ) -> int:
-        """Copy files that are not there yet; one of the same name and size is there.
+        """Copy the files that the target lacks. A file of the same name and size counts as copied.
 
         :param source: the table's storage at the source.
-        :param target: its storage at the target.
-        :param files: paths relative to both, with the size that the source's timeline tells; None for one of
-            which it tells none.
-        :param anew: whether to copy what is there, too.
-        :return: the bytes that were copied.
+        :param target: the table's storage at the target.
+        :param files: paths relative to both, with the size in the source's timeline; None for a file whose
+            size is not there.
+        :param anew: whether to copy also the files that the target has.
+        :return: the number of copied bytes.
         :raises ReplicationError: when a file of the source is missing, or has another size; names it.
         """
         wanted = dict(files)
@@ -127,7 +127,7 @@ class Copier:
             self.files_copied += 1
 
     def _wait(self, size: int) -> None:
-        """Wait for a part's turn, so that all threads together keep to the rate."""
+        """Wait until a part may be copied, so that all threads together keep to the rate."""
         with self._lock:
             now = time.monotonic()
             begins = max(now, self._free_at)
@@ -136,6 +136,6 @@ class Copier:
 
 
 def _is_there(target: Storage, path: str, size: int | None) -> bool:
-    # A file gets its name once it is whole.
+    # A file gets its name only when it is whole.
     status = target.stat(path)
     return status is not None and (not size or status.size == size)

@@ -1,8 +1,9 @@
 """Failover: the target becomes the source. And back, by a replication in the other direction.
 
-Planned, both sides are there: writers of the source are stopped, what they have begun ends, everything is
-brought over, and the sides change. Unplanned, the target is promoted at the last transaction that it has
-whole. When the old source comes back, it is compared, what it alone has is kept aside, and then it follows.
+A planned failover needs both sides: it stops the writers of the source, waits for their transactions, copies
+the rest, and changes the sides. An unplanned failover promotes the target at the last transaction that it has
+whole. When the old source comes back, its tables are compared with the new source's. A table with commits
+that the new source lacks is kept aside, and then the old source follows.
 
 Each step may be done twice. No two sides take writes at any moment: the target takes them only when the
 source takes none, or is given up.
@@ -53,11 +54,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LackingTransaction:
-    """A transaction that was committed at the source and has not come to the target.
+    """A transaction that was committed at the source and is not at the target.
 
-    :param txn_id: of the source.
+    :param txn_id: the source's transaction.
     :param event_id: its COMMIT_TXN event.
-    :param tables: ``database.table`` of those of the source in which it has a write id, with that.
+    :param tables: its write ids, by ``database.table`` of the source.
     """
 
     txn_id: int
@@ -67,15 +68,15 @@ class LackingTransaction:
 
 @dataclass(frozen=True)
 class Failover:
-    """A failover that is done.
+    """The result of a failover.
 
     :param policy: the replication.
     :param back: the replication in the other direction, by which the old source follows.
-    :param event_id: the source's last event that is applied.
-    :param aborted: transactions of the source that were aborted for it, or had not ended: nothing of them is
-        at the target.
-    :param lacking: what was committed at the source and is not at the target; None where the source could not
-        be asked. Nothing after a planned failover.
+    :param event_id: the last event of the source that the target has applied.
+    :param aborted: transactions of the source that the failover aborted, or that had not ended: the target
+        has nothing of them.
+    :param lacking: the transactions that were committed at the source and are not at the target; None when
+        the source could not be asked. Empty after a planned failover.
     """
 
     policy: str
@@ -90,7 +91,7 @@ class Failover:
 
 
 def back_name(policy: str) -> str:
-    """The name of the replication in the other direction; that one's is the first one's again."""
+    """The name of the replication in the other direction; applied twice, it is the first name again."""
     return policy.removesuffix("-back") if policy.endswith("-back") else f"{policy}-back"
 
 
@@ -103,14 +104,15 @@ def failover(
     abort_open: bool = False,
     settings: ReplicationSettings | None = None,
 ) -> Failover:
-    """Hand the databases over to the target: a planned failover. Doing it again goes on where it was.
+    """Hand the databases over to the target: a planned failover. A second call goes on where the first ended.
 
     :param policy: the replication.
     :param source: the source's metastore, by its database.
     :param target: the target's metastore, by its database.
-    :param timeout_seconds: how long transactions that write into the databases may take to end.
-    :param abort_open: whether those are aborted then, and undone; else their being open is an error.
-    :param settings: how what is left is brought over.
+    :param timeout_seconds: seconds to wait for the end of transactions that write into the databases.
+    :param abort_open: whether to abort and undo the transactions that are still open then; else they are an
+        error.
+    :param settings: the settings of the last passes.
     :raises TransactionOpenError: when transactions are still open after the timeout; names them. The writers
         stay stopped: try again, or :func:`abort_failover`.
     :raises NoSuchObjectError: when the replication has never begun.
@@ -135,9 +137,9 @@ def failover(
 
 
 def abort_failover(policy: ReplicationPolicy, source: AnyMetastore, target: AnyMetastore) -> None:
-    """Let the source's writers go on after a failover that was begun and is not done.
+    """Give up an unfinished failover, and admit the source's writers again.
 
-    :raises InvalidInputError: when it is done: then hand over in the other direction.
+    :raises InvalidInputError: when the failover is done: then hand over in the other direction.
     """
     one, other = embedded(source, "source"), embedded(target, "target")
     known = other.engine.read(lambda connection: find_policy(connection, policy.name))
@@ -155,15 +157,15 @@ def promote(
 ) -> Failover:
     """Make the target the source at the last transaction that it has whole: an unplanned failover.
 
-    What had come of transactions that were not committed is undone. Make sure that nobody writes to the old
-    source any more.
+    It undoes the changes of transactions that were not committed. The caller makes sure that nobody writes to
+    the old source any more.
 
     :param policy: the replication.
     :param target: the target's metastore, by its database.
-    :param source: the old source's metastore, if it still answers: then the result says what is lacking, and
-        its writers are stopped.
+    :param source: the old source's metastore, if it still answers: then the result names the lacking
+        transactions, and the source's writers are stopped.
     :raises NoSuchObjectError: when the replication has never begun.
-    :raises InvalidInputError: when its bootstrap is not done.
+    :raises InvalidInputError: when the replication's bootstrap is not done.
     """
     other = embedded(target, "target")
     known = other.engine.read(lambda connection: find_policy(connection, policy.name))
@@ -185,7 +187,7 @@ def promote(
 def lacking_transactions(
     policy: ReplicationPolicy, source: AnyMetastore, target: AnyMetastore
 ) -> tuple[LackingTransaction, ...]:
-    """What was committed at the source and is not at the target, in order.
+    """The transactions that were committed at the source and are not at the target, in commit order.
 
     :raises EventsExpiredError: when the source's log does not reach back to the target's position.
     """
@@ -209,11 +211,11 @@ def lacking_transactions(
 
 @dataclass(frozen=True)
 class Divergence:
-    """A table of the old source that has what the new source has not.
+    """A table of the old source with commits that the new source lacks.
 
     :param table: ``database.table`` of the old source.
-    :param commits: requested times of what it alone has.
-    :param kept_at: folder or URL where the whole table was kept.
+    :param commits: the requested times of these commits.
+    :param kept_at: the folder or URL to which the whole table was moved.
     """
 
     table: str
@@ -232,15 +234,16 @@ def follow_after_promotion(
     *,
     settings: ReplicationSettings | None = None,
 ) -> tuple[Divergence, ...]:
-    """Let the old source follow after an unplanned failover.
+    """Make the old source follow the new one after an unplanned failover.
 
-    Each table is compared. One that has commits that the new source lacks is moved aside, whole and readable,
-    and copied anew; nothing of it is mixed in. Of the others only what differs is copied.
+    It compares each table. A table with commits that the new source lacks is moved aside, whole and readable,
+    and copied again from the new source; its commits are not merged. Of the other tables it copies only the
+    differences.
 
     :param policy: the replication by which the new source was promoted.
     :param old_source: the old source's metastore, by its database.
     :param new_source: the new source's metastore, by its database.
-    :param settings: how what differs is brought over.
+    :param settings: the settings of the first pass.
     :return: the tables that were kept aside.
     :raises InvalidInputError: when the policy has not failed over.
     """
@@ -272,7 +275,7 @@ def _change(metastore: Metastore, databases: Mapping[str, str], changes: Mapping
 def _end_open(
     policy: ReplicationPolicy, source: Metastore, deadline: float, abort_open: bool
 ) -> tuple[int, ...]:
-    """Wait for the transactions that write into the databases; the stopped ones get no more write ids."""
+    """Wait for the end of the transactions with write ids in the databases; new write ids are refused."""
     aborted: list[int] = []
     while opened := _open_writers(policy, source):
         if time.monotonic() < deadline:
@@ -303,7 +306,7 @@ def _open_writers(policy: ReplicationPolicy, source: Metastore) -> list[int]:
 
 
 def _open_target(policy: ReplicationPolicy, target: Metastore) -> None:
-    """Let the target take writes, without anything of transactions that were not committed."""
+    """Admit writes to the target, after undoing the transactions that were not committed."""
     name, databases = policy.name, policy.scope.databases.values()
     for database in databases:
         with suppress(NoSuchObjectError):
@@ -322,7 +325,7 @@ def _open_target(policy: ReplicationPolicy, target: Metastore) -> None:
 
 
 def _settle(policy: ReplicationPolicy, target: Metastore, table: TableInfo) -> None:
-    """Undo what came of a transaction that will not be committed, and forget that the table was a target."""
+    """Undo a table's changes of transactions that will not be committed, and forget that it was a target."""
     if not table.location:
         return  # a view
     storage = Storage(table.location, policy.target_options)
@@ -368,14 +371,14 @@ def _follow_back(policy: ReplicationPolicy, old_source: Metastore, new_source: M
                 location = old_source.get_table(database, name).location
                 storage = Storage(location, policy.source_options) if location else None
                 if storage is not None and is_hudi_table(storage):
-                    # Else the replicator would take it for somebody else's.
+                    # Without this the replicator would take the table for another one.
                     there = Storage(policy.scope.location(location), policy.target_options)
                     TargetState(there.root).write(storage)
                     forget_consumer(HudiTable.at(storage), CONSUMER.format(policy=policy.name))
 
 
 def _keep_aside(policy: ReplicationPolicy, table: TableInfo, event_id: int) -> Divergence | None:
-    """Move a table aside that has commits which the new source lacks."""
+    """Move a table aside if it has commits that the new source lacks."""
     if not table.location:
         return None  # a view
     old = Storage(table.location, policy.source_options)

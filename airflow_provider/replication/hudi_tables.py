@@ -1,8 +1,8 @@
-"""One Hudi table: the commits that a reader of the source sees are brought to the target, with their files.
+"""One Hudi table: copies the commits that a reader of the source sees to the target, with their files.
 
-A table that is not there yet is copied as it is: its files, its history, its timeline, without what the
-reader does not see. To one that is there each commit that it lacks is brought by itself, through its own
-commit protocol. Either can be killed anywhere and done again. What is there already is found there.
+A table that the target lacks is copied as it is: its files, its history, its timeline, without the commits
+that the reader does not see. A table that the target has gets each commit that it lacks by itself, through
+its own commit protocol. Either may be killed anywhere and done again; it finds what is done already.
 
 Clustering and other rewrites are commits as any other. Cleans, archival, compactions of the metadata table
 and index builds are the target's own.
@@ -64,15 +64,17 @@ _PER_TARGET = ("hoodie.table.metadata.partitions", "hoodie.table.index.defs.path
 
 @dataclass
 class TableReplication:
-    """Brings one table to the target.
+    """Copies one table to the target.
 
     :param source: the table's storage at the source.
-    :param target: its storage at the target.
-    :param policy: the replication, as it registers with both tables: their cleans and archivals wait for it.
+    :param target: the table's storage at the target.
+    :param policy: the name under which the replication registers with both tables, whose cleans and archivals
+        wait for it.
     :param copier: copies files.
-    :param target_txn: the target's transaction for one of the source, where it is known.
+    :param target_txn: returns the target's transaction for a transaction of the source, if it has one.
     :param step: called with a name before each step; raises to stop.
-    :param patience: seconds without a sign of life after which the tables wait for the replication no longer.
+    :param patience: the tables no longer wait for the replication after so many seconds without a sign of
+        life.
     """
 
     source: Storage
@@ -85,12 +87,12 @@ class TableReplication:
     replayed: list[str] = field(default_factory=list)
 
     def run(self, valid_write_ids: ValidWriteIds) -> None:
-        """Bring everything that a reader with these write ids sees.
+        """Copy everything that a reader with these write ids sees.
 
-        :param valid_write_ids: of the source at the moment that the target is brought to.
+        :param valid_write_ids: the source's valid write ids at the moment to which the target is brought.
         :raises NotATableError: when the source is no Hudi table.
         :raises UnsupportedTableError: when this package does not write such a table.
-        :raises ReplicationError: when a file is missing, or the target has what the source has taken back.
+        :raises ReplicationError: when a file is missing, or the target has commits that the source has undone.
         """
         source = HudiTable.at(self.source)
         source.check_writable(keeps_indexes=False)
@@ -106,7 +108,7 @@ class TableReplication:
         self._follow_indexes(source)
 
     def _drop_a_namesake(self, source: HudiTable) -> None:
-        """Delete the copy of a table that was dropped, where another one was created in its folder since."""
+        """Delete the copy of a dropped table if the source has another table in its folder now."""
         known = TargetState.read(self.target)
         if known is None or known.source != self.source.root or self.target.stat(PROPERTIES_PATH) is None:
             return
@@ -143,7 +145,7 @@ class TableReplication:
     def _seen(self, timeline: Timeline, valid: ValidWriteIds) -> tuple[list[Instant], list[Effect]]:
         """The commits of the source that a reader sees, in the order of their completion, and the others.
 
-        A rewrite is not seen as long as a commit is not that it has rewritten.
+        The reader does not see a rewrite as long as it does not see each commit that was rewritten.
         """
         seen: list[Instant] = []
         hidden: list[Effect] = []
@@ -160,29 +162,29 @@ class TableReplication:
         return seen, hidden
 
     def _archived_since(self, known: TargetState) -> Iterator[Instant]:
-        """The commits that the source has archived before they came here: its archival has not waited."""
+        """The commits that the source archived before they were copied, because its archival did not wait."""
         if newest_archived(self.source) <= known.archived:
             return
         found = archived_commits(self.source, completed_after=known.floor)
         yield from sorted(found, key=lambda each: each.completion_time or "")
 
     def _undo(self, timeline: Timeline, here: Timeline) -> None:
-        """Take back what the source has taken back: a rewrite, or what a restore has undone."""
+        """Undo the commits that the source has undone: a rewrite, or those that a restore has undone."""
         for instant in reversed(here.commits()):
             gone = timeline.find(instant.requested_time) is None
             if not gone or find_archived(self.source, instant.requested_time) is not None:
                 continue
             if Timeline.load(self.source).find(instant.requested_time) is not None:
-                continue  # published since
+                continue  # another process has published it since
             metadata = here.commit_metadata(instant)
             if not metadata.write_stats and not metadata.replaced:
-                continue  # put here so that files which come late are not shown: see _bring
+                continue  # a placeholder, so that files that come late are not visible: see _bring
             self.step(f"undo {instant.requested_time}")
             self._copy_back(effect_of(self.target, here, instant))
             undo_replayed(self.target, instant.requested_time)
 
     def _copy_back(self, undone: Effect) -> None:
-        """Copy what shows again when a commit is undone, and what a clean of the target has taken since."""
+        """Copy the files that an undo makes visible again and that a clean of the target has deleted."""
         view = HudiTable.at(self.source).view()
         shown = (
             view.base_file(group) for group in sorted(undone.merged_on | undone.replaced | undone.written)
@@ -201,7 +203,7 @@ class TableReplication:
             files += [(f"{folder}{name}", None) for name in stat.log_files or ()]
         partitions = {stat.partition_path for stat in metadata.write_stats}
         if instant.requested_time < Timeline.load(self.target).starts:
-            # Else its files would show while they are copied, as those of an archived commit.
+            # Without this its files would be visible while they are copied, as those of an archived commit.
             self.step("put a commit before")
             ensure_commit_before(self.target, instant.requested_time)
         self._copy([*files, *self._partition_metadata(partitions)])
@@ -212,7 +214,7 @@ class TableReplication:
             self.replayed.append(instant.requested_time)
 
     def _as_of_target(self, content: bytes) -> bytes:
-        """A commit's metadata, with the transaction that it has at the target; without one that has ended."""
+        """A commit's metadata with the target's transaction; without one if that has ended."""
         record = decode_any(content)
         extra = dict(record.get("extraMetadata") or {})
         if "txn_id" not in extra:
@@ -273,13 +275,13 @@ class TableReplication:
         return done
 
     def _drop_all_but(self, wanted: dict[str, int]) -> None:
-        """Delete what an earlier bootstrap has left that the source has no more.
+        """Delete files of an earlier bootstrap that the source does not have any more.
 
-        Another replicator may be at the same, with a later state of the source: what it has copied the source
-        still has.
+        Another replicator may do the same with a later state of the source: the source still has the files
+        that it has copied.
         """
         for each in self.target.list("", recursive=True):
-            # Only what Hudi writes: whatever else is there is somebody else's.
+            # Only files that Hudi writes: any other file is not the replication's.
             is_data = bool(parse_base_file_name(each.name) or LogFileName.parse(each.name))
             if is_data and each.path not in wanted and self.source.stat(each.path) is None:
                 self.target.delete(each.path)
@@ -290,7 +292,7 @@ class TableReplication:
                 self.target.delete(instant_path(instant))
 
     def _copy_history(self) -> None:
-        """Copy the archived timeline: what a manifest names, and then the manifest."""
+        """Copy the archived timeline: the files that a manifest names, and then the manifest."""
         while manifest := Manifest.newest(self.source):
             if not manifest.version:
                 return
@@ -299,7 +301,7 @@ class TableReplication:
             except ReplicationError:
                 if Manifest.newest(self.source).version == manifest.version:
                     raise
-                continue  # merged with others meanwhile
+                continue  # the source has merged it with others meanwhile
             self.target.put(manifest_path(manifest.version), manifest.to_json())
             self.target.put(VERSION_PATH, str(manifest.version).encode())
             return
@@ -320,9 +322,9 @@ class TableReplication:
                 yield path, None
 
     def _register(self, source: HudiTable, done: TargetState) -> None:
-        """Let both tables keep what is later than what is done.
+        """Register the replication's position with both tables, so that they keep everything later.
 
-        The source keeps it so that it can be copied, the target so that a commit that comes late finds its
+        The source keeps it so that it can be copied. The target keeps it so that a late commit finds its
         place on the timeline.
         """
         if not done.floor:
@@ -332,11 +334,11 @@ class TableReplication:
         done.write(self.target)
 
     def _state_of(self, timeline: Timeline, hidden: Sequence[Effect]) -> TargetState:
-        """The state of the target when all is there that a reader of this timeline sees."""
+        """The state of a target that has everything that a reader of this timeline sees."""
         pending = timeline.pending()
         open_ones = [each.instant.requested_time for each in hidden]
         open_ones += [each.requested_time for each in pending if each.action.holds_fence]
-        # An instant exists from its heartbeat on.
+        # An instant begins with its heartbeat, before it is on the timeline.
         begun = [name for name in self.source.names(_HEARTBEAT_FOLDER) if timeline.find(name) is None]
         open_ones += [name for name in begun if name.isdigit() and name > timeline.starts]
         unfinished = [*open_ones, *(each.requested_time for each in pending)]
@@ -350,7 +352,7 @@ class TableReplication:
         )
 
     def _follow_indexes(self, source: HudiTable) -> None:
-        """Build the indexes that the source has, and drop those that it has no more."""
+        """Build the indexes that the source has, and drop those that it does not have any more."""
         target = HudiTable.at(self.target)
         wanted, there = {*source.config.metadata_partitions}, {*target.config.metadata_partitions}
         if wanted == there:
@@ -377,13 +379,13 @@ class TableReplication:
 
 
 def _identity(table: HudiTable) -> tuple[Any, ...]:
-    """What no table ever changes."""
+    """The properties that a table never changes."""
     config = table.config
     return (config.record_key_fields, config.partition_fields, config.hive_style, config.url_encode)
 
 
 def is_hudi_table(storage: Storage) -> bool:
-    """Whether there is a Hudi table."""
+    """Whether a storage has a Hudi table."""
     try:
         HudiTable.at(storage)
     except NotATableError:

@@ -1,8 +1,8 @@
-"""Tables that are no Hudi tables: their files are made the same at the target.
+"""Tables that are no Hudi tables: copies their files to the target.
 
-They have no timeline that says which files belong together, so a reader of the target may see a part of what
-an INSERT has added for a moment, as one of the source may. Of a transactional table of Hive the folders tell
-by their names which write id they belong to; those of transactions that were not committed are left out.
+They have no timeline that says which files belong together. So a reader of the target may for a moment see
+only a part of the files of an INSERT, as may a reader of the source. The folders of a transactional table of
+Hive have write ids in their names; those of transactions that were not committed are left out.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def bring_files(
     *,
     deletes: bool,
 ) -> None:
-    """Copy the files of a folder that the target lacks, or has otherwise.
+    """Copy the files of a folder that the target lacks, or has in another version.
 
-    :param source: the table's or the partition's storage at the source; nothing happens when it is not there.
+    :param source: the table's or the partition's storage at the source; nothing happens when it is missing.
     :param target: its storage at the target.
     :param copier: copies files.
-    :param valid_write_ids: those that a reader sees, of a transactional table of Hive; all when None.
-    :param deletes: whether files that only the target has go: where the table came by the replication, nobody
-        else has put them.
+    :param valid_write_ids: the write ids that a reader sees, for a transactional table of Hive; None for all.
+    :param deletes: whether to delete files that only the target has. In a table that the replication has
+        created, nobody else has put them.
     :raises ReplicationError: when a file is gone before it is copied; names it.
     """
     if source.stat("") is None:

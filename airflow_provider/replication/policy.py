@@ -1,4 +1,4 @@
-"""What is replicated, and where to."""
+"""The policy of a replication: its databases, and their places at the target."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from airflow_provider.metastore.replication import Scope
 
 @dataclass(frozen=True)
 class ReplicationPolicy:
-    """What is replicated, and where to.
+    """The databases and locations to replicate, and their places at the target.
 
     ::
 
         ReplicationPolicy("dr", {"lake": "lake_copy"}, {"/srv/lake": "s3://copies/lake"})
 
-    :param name: of the policy: letters, digits, ``_``, ``.`` and ``-``.
+    :param name: the policy's name: letters, digits, ``_``, ``.`` and ``-``.
     :param databases: the target's database by the source's.
     :param locations: the target's folder or URL by the source's. Each table, partition and database of the
-        source lies below one of them; the longest that fits is taken.
+        source lies below one of them; the longest match counts.
     :param source_options: keyword arguments of the source's fsspec file systems.
     :param target_options: keyword arguments of the target's fsspec file systems.
     :raises InvalidInputError: when a name cannot be used, a database or a location is named twice, or a
-        location of the target lies inside one of the source, or around it.
+        location of the target lies inside a location of the source, or contains one.
     """
 
     name: str
@@ -62,22 +62,22 @@ class ReplicationPolicy:
 
     @property
     def scope(self) -> Scope:
-        """The policy, as the target's metastore applies it."""
+        """The databases and locations in the form that the target's metastore uses."""
         databases = {source.lower(): target.lower() for source, target in self.databases.items()}
         return Scope(self.name, databases, dict(self.locations))
 
     def source_location(self, location: str) -> str:
-        """The source's folder or URL for one of the target.
+        """The source's folder or URL for a location of the target.
 
-        :raises InvalidInputError: when the policy says nothing of it.
+        :raises InvalidInputError: when the policy has no location that contains it.
         """
         back = Scope(self.name, {}, {_plain(target): source for source, target in self.locations.items()})
         return back.location(location)
 
     def reversed(self, name: str) -> ReplicationPolicy:
-        """The policy that brings back what this one has brought.
+        """The policy of the replication in the other direction.
 
-        :param name: of that policy.
+        :param name: the name of that policy.
         """
         return ReplicationPolicy(
             name,

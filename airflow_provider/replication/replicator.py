@@ -1,4 +1,4 @@
-"""A replicator: it brings the target to the source's state, and follows the source's events, one by one."""
+"""The replicator: it copies the source's state to the target, and follows the source's events, one by one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CONSUMER = "replication-{policy}"
-"""Name of a replication as a consumer of the source's notification log."""
+"""The name of a replication as a consumer of the source's notification log."""
 
 _TXN_EVENTS = frozenset(
     {EventType.OPEN_TXN, EventType.ALLOC_WRITE_ID, EventType.COMMIT_TXN, EventType.ABORT_TXN}
@@ -71,20 +71,20 @@ _TXN_EVENTS = frozenset(
 _ABOUT_FILES = frozenset(
     {EventType.ALTER_TABLE, EventType.ADD_PARTITION, EventType.ALTER_PARTITION, EventType.INSERT}
 )
-"""After which the files of a table may be others that has no transactions."""
+"""The events after which a table without transactions may have other files."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass of a replicator did.
+    """The result of one pass of a replicator.
 
     :param policy: the replication.
-    :param event_id: the source's last event that is applied.
-    :param events: how many were applied.
-    :param transactions: how many of them committed a transaction.
-    :param bytes_copied: of data.
-    :param files_copied: how many.
-    :param bootstrapped: whether the state of the source was brought over.
+    :param event_id: the last event of the source that the target has applied.
+    :param events: the number of applied events.
+    :param transactions: the number of applied events that committed a transaction.
+    :param bytes_copied: the number of copied bytes of data.
+    :param files_copied: the number of copied files.
+    :param bootstrapped: whether the pass copied the state of the source.
     """
 
     policy: str
@@ -96,7 +96,7 @@ class Pass:
     bootstrapped: bool
 
     def then(self, later: Pass) -> Pass:
-        """What this pass and a later one did together."""
+        """The sum of this pass and a later one."""
         return Pass(
             self.policy,
             later.event_id,
@@ -116,13 +116,14 @@ class Replicator:
         policy = ReplicationPolicy("dr", {"lake": "lake_copy"}, {"/srv/lake": "/srv/copy"})
         Replicator(policy, source, target).run()
 
-    Every event is applied in one database transaction of the target, with the position. Data comes at
-    COMMIT_TXN, before that. Whoever goes on after a replicator that died finds what it has done.
+    The replicator applies each event in one database transaction of the target, with the position. It copies
+    the data of a transaction before it applies the COMMIT_TXN event. After a replicator's death, the next one
+    finds the steps that it has done.
 
-    :param policy: what is replicated, and where to.
+    :param policy: the databases to replicate, and their places at the target.
     :param source: the source's metastore, by its database.
     :param target: the target's metastore, by its database.
-    :param settings: how.
+    :param settings: the settings of the replicator.
     :param step: called with a name before each step; raises to stop there. For tests.
     :raises InvalidInputError: when a metastore is given by a server.
     """
@@ -159,9 +160,9 @@ class Replicator:
         )
 
     def status(self) -> Replication:
-        """How far the replication is.
+        """The target's record of the replication.
 
-        :raises NoSuchObjectError: when it has never begun.
+        :raises NoSuchObjectError: when the replication has never begun.
         """
         return self.target.engine.read(lambda connection: find_policy(connection, self.policy.name))
 
@@ -172,16 +173,16 @@ class Replicator:
         bootstrap: bool = False,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> Pass:
-        """One pass: the bootstrap where it is due, then the events that there are.
+        """Do one pass: bootstrap if it is due, then apply the events of the source's log.
 
-        :param upto: the last event to be applied; the log's last one of now when None.
-        :param bootstrap: whether to bring the state of the source over although there is a position. What is
-            the same is not copied again.
-        :param is_stopped: asked before each event; True ends the pass.
+        :param upto: the last event to apply; None for the present last event of the log.
+        :param bootstrap: whether to copy the state of the source although the target has a position. Files
+            that are the same are not copied again.
+        :param is_stopped: called before each event; True ends the pass.
         :raises EventsExpiredError: when the position has fallen out of the source's log.
-        :raises ReplicationLeaseError: when another replicator is at it.
-        :raises ReplicationError: when a file or a table of the source cannot be brought over; names it.
-        :raises InvalidInputError: when the policy is not the one that was begun, or has failed over.
+        :raises ReplicationLeaseError: when another replicator has the lease.
+        :raises ReplicationError: when a file or a table of the source cannot be copied; names it.
+        :raises InvalidInputError: when the policy differs from the one that has begun, or has failed over.
         """
         name = self.policy.name
         self._write(
@@ -205,12 +206,12 @@ class Replicator:
         poll_seconds: float = 1.0,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> Pass:
-        """Passes, one after the other, for some time; the last one may end a little later.
+        """Do pass after pass for some time; the last one may end a little later.
 
-        :param seconds: how long to go on.
-        :param poll_seconds: between two looks at the log when there was nothing to do.
-        :param is_stopped: asked before each event; True ends it.
-        :return: what all passes did together.
+        :param seconds: the time after which no pass begins.
+        :param poll_seconds: seconds between two looks at the log after a pass without events.
+        :param is_stopped: called before each event; True ends the passes.
+        :return: the sum of all passes.
         :raises TableServiceError: see :meth:`run`.
         """
         if poll_seconds <= 0:
@@ -243,7 +244,7 @@ class Replicator:
                 break
             if self._enters_scope(event):
                 self._apply_waiting()
-                # What it holds, and which transactions are open on it, only the source's present state says.
+                # Only the source's present state has the table's content and the open transactions on it.
                 self._bootstrap()
                 is_due = True
                 break
@@ -272,7 +273,7 @@ class Replicator:
 
     def _events(self, upto: int | None) -> Iterator[NotificationEvent]:
         position = self.status().event_id or 0
-        # What comes meanwhile is the next pass's: beside a busy source this one would never end.
+        # Later events belong to the next pass; else a pass beside a busy source would never end.
         ends = min(self.source.current_event_id(), upto or sys.maxsize)
         while position < ends:
             limit = min(ends - position, self.settings.events_at_once)
@@ -293,7 +294,7 @@ class Replicator:
             self._report(self.status().event_id or 0)
 
     def _bring_data_of(self, event: NotificationEvent) -> None:
-        """Bring the data that has to be there before an event is applied."""
+        """Copy the data that the target needs before it applies an event."""
         if event.event_type == EventType.COMMIT_TXN:
             self._bring_data(int(event.message["txnid"]))
         elif event.event_type == EventType.CREATE_TABLE:
@@ -302,7 +303,7 @@ class Replicator:
             self._data.bring_files_of(event)
 
     def _joins(self, event: NotificationEvent) -> bool:
-        """Whether an event can be applied together with those that wait: it has no data."""
+        """Whether an event can be applied together with the waiting events, because it has no data."""
         if len(self._waiting) >= self.settings.events_in_one_transaction:
             return False
         if event.event_type != EventType.COMMIT_TXN:
@@ -311,14 +312,14 @@ class Replicator:
 
     def _wait_with_others(self, event: NotificationEvent) -> None:
         self._waiting.append(event)
-        # What a transaction writes into a table here, it has taken a write id for.
+        # A transaction takes a write id on each table before it writes into it.
         if event.event_type == EventType.OPEN_TXN:
             self._without_data.update(map(int, event.message["txnIds"]))
         elif event.event_type == EventType.ALLOC_WRITE_ID and event.database in self.scope.databases:
             self._without_data.difference_update(map(int, event.message["txnIdList"]))
 
     def _apply_waiting(self) -> None:
-        """Apply the events that wait, with the position, in one database transaction."""
+        """Apply the waiting events, with the position, in one database transaction."""
         events, self._waiting = self._waiting, []
         self._without_data.clear()
         if not events:
@@ -340,13 +341,13 @@ class Replicator:
         self.step(f"applied {events[-1].event_id}")
 
     def _enters_scope(self, event: NotificationEvent) -> bool:
-        """Whether a table comes from a database that is not replicated into one that is."""
+        """Whether an event moves a table from a database that is not replicated into a replicated one."""
         if event.event_type != EventType.ALTER_TABLE or self.scope.database(event.database or "") is None:
             return False
         return self.scope.database(str(event.message["db"])) is None and not self._is_applied(event)
 
     def _bring_data(self, source_txn: int) -> None:
-        """Copy what a transaction has written, before it is committed at the target."""
+        """Copy the data of a transaction, before the target commits it."""
 
         def look(connection: Connection) -> dict[int, int]:
             return mapped_txns(connection, self.policy.name)
@@ -354,7 +355,7 @@ class Replicator:
         mapped = self.target.engine.read(look)
         target_txn = mapped.get(source_txn)
         if target_txn is None:
-            return  # it was brought before, or wrote nothing that is replicated
+            return  # it was copied before, or wrote into no replicated table
         for write in self.target.writes_of(target_txn):
             if write.write_id is None or write.database not in self.scope.databases.values():
                 continue
@@ -363,7 +364,7 @@ class Replicator:
             self._data.bring(table, seen.with_committed(write.write_id), mapped)
 
     def _bring_services(self) -> None:
-        """Bring what no event tells of: clusterings, restores, indexes, and commits without a transaction."""
+        """Copy changes without an event: clusterings, restores, indexes, commits without a transaction."""
         mapped = self.target.engine.read(lambda connection: mapped_txns(connection, self.policy.name))
         for database in self.scope.databases.values():
             with suppress(NoSuchObjectError):
@@ -374,12 +375,12 @@ class Replicator:
                         self._data.bring(table, seen, mapped)
 
     def _bring_new_table(self, event: NotificationEvent) -> None:
-        """Create a table's folder, and bring what it held when it was registered."""
+        """Create a table's folder, and copy the data that the table held at its registration."""
         database = self.scope.database(event.database or "")
         if database is None or self._is_applied(event):
             return
         source = decode_table(event.message["tableObjJson"])
-        # Of a table of this name that was dropped, the write ids count on.
+        # The write ids of a dropped table of this name go on.
         last = self.target.engine.read(lambda connection: last_write_id(connection, database, source.name))
         seen = ValidWriteIdList(f"{database}.{source.name}", last)
         target = self.scope.table(source)
@@ -392,7 +393,7 @@ class Replicator:
         name = self.policy.name
         self._write(lambda connection: set_phase(connection, name, Phase.BOOTSTRAP))
         mapped = self.target.engine.read(lambda connection: mapped_txns(connection, name))
-        # First, so that the log keeps what comes after the state that is read next.
+        # This comes first, so that the log keeps the events after the state that is read next.
         self._register_consumer()
         self.step("read the source")
         state = self.source.engine.read(
@@ -429,8 +430,8 @@ class Replicator:
         self.source.restart_consumer(name)
 
     def _report(self, event_id: int) -> None:
-        """Let the source's log go up to an event."""
-        with suppress(EventsExpiredError):  # the next look at the log says so
+        """Tell the source's log that it may remove the events up to this one."""
+        with suppress(EventsExpiredError):  # the next look at the log raises it
             try:
                 self.source.advance_consumer(CONSUMER.format(policy=self.policy.name), event_id)
             except NoSuchObjectError:
@@ -438,7 +439,7 @@ class Replicator:
 
     @contextmanager
     def _lease(self) -> Iterator[None]:
-        """Hold the lease for the time of a ``with`` block, renewed by a thread."""
+        """Hold the lease during a ``with`` block; a thread renews it."""
         name, seconds = self.policy.name, self.settings.lease_seconds
         self._write(lambda connection: keep_lease(connection, name, self.owner, seconds))
         ended = threading.Event()
@@ -464,10 +465,10 @@ class Replicator:
 
 
 def embedded(metastore: AnyMetastore, side: str) -> Metastore:
-    """A metastore that is given by its database.
+    """The metastore as one that is given by its database.
 
-    :param side: which one it is, for the error's text.
-    :raises InvalidInputError: when it is given by a server.
+    :param side: the side of the replication, for the error's text.
+    :raises InvalidInputError: when the metastore is given by a server.
     """
     if not isinstance(metastore, Metastore):
         raise InvalidInputError(

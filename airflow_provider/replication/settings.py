@@ -1,4 +1,4 @@
-"""How a replicator works."""
+"""The settings of a replicator."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from airflow_provider.replication.copying import CopySettings
 
 @dataclass(frozen=True)
 class ReplicationSettings:
-    """How a replicator works.
+    """The settings of a replicator.
 
-    :param copy: how files are copied.
-    :param lease_seconds: for which another replicator waits after the death of this one.
-    :param patience_seconds: without a pass after which the source's log, its cleans and its archivals wait
-        for the replication no longer.
-    :param events_at_once: how many events are read at once.
-    :param events_in_one_transaction: how many events without data are applied in one database transaction.
+    :param copy: the settings of copies.
+    :param lease_seconds: seconds for which another replicator waits after the death of this one.
+    :param patience_seconds: the source's log, its cleans and its archivals no longer wait for the replication
+        after so many seconds without a pass.
+    :param events_at_once: the number of events that are read at once.
+    :param events_in_one_transaction: the number of events without data that one database transaction applies.
     :raises InvalidInputError: when a number is not above zero.
     """
 

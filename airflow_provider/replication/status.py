@@ -1,4 +1,4 @@
-"""How far replications are, for people and sensors."""
+"""The progress of replications, for people and sensors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ _MOST_COUNTED = 100_000
 
 @dataclass(frozen=True)
 class ReplicationLag:
-    """How far a target is behind its source.
+    """The lag of a target behind its source.
 
     :param policy: the replication.
-    :param phase: what it is at: ``bootstrap``, ``following`` or ``failed over``.
-    :param event_id: the source's last event that is applied; None before the bootstrap is done.
+    :param phase: the replication's phase: ``bootstrap``, ``following`` or ``failed over``.
+    :param event_id: the last event of the source that the target has applied; None before the bootstrap is
+        done.
     :param source_event_id: the last event of the source's log.
-    :param events: how many events are to be applied; None before the bootstrap is done.
-    :param transactions: how many of them commit a transaction; None when the log has lost some of them.
-    :param seconds: how long ago the oldest of them happened, 0 when there is none; None as ``transactions``.
-    :param bytes_copied: since the replication exists.
-    :param replicator: who is at it now; None when nobody is.
-    :param last_error: of the last pass; None when that went well.
+    :param events: the number of events to apply; None before the bootstrap is done.
+    :param transactions: the number of these events that commit a transaction; None when the log has lost some
+        of them.
+    :param seconds: the age of the oldest of these events, 0 when there is none; None as ``transactions``.
+    :param bytes_copied: the bytes that the replication has copied since its creation.
+    :param replicator: the replicator that has the lease; None when nobody has it.
+    :param last_error: the error of the last pass; None when the pass succeeded.
     """
 
     policy: str
@@ -55,7 +57,7 @@ def replications(target: AnyMetastore) -> list[Replication]:
 
 
 def replication_lag(policy: str, source: AnyMetastore, target: AnyMetastore) -> ReplicationLag:
-    """How far a target is behind its source now.
+    """The present lag of a target behind its source.
 
     :param policy: the replication.
     :param source: the source's metastore, by its database.

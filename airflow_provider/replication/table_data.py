@@ -1,4 +1,4 @@
-"""The data of tables: whatever a table is, what belongs to a moment of the source comes to the target."""
+"""The data of tables of any kind: copies the data of a moment of the source to the target."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from airflow_provider.table.storage import Storage
 
 @dataclass
 class TableData:
-    """Brings the data of tables to the target.
+    """Copies the data of tables to the target.
 
-    :param policy: what is replicated, and where to.
+    :param policy: the databases and locations to replicate.
     :param source: the source's metastore.
     :param target: the target's metastore.
     :param copier: copies files.
-    :param count: told how many bytes were copied.
+    :param count: called with the number of copied bytes.
     :param step: called with a name before each step; raises to stop.
     :param patience: see :class:`TableReplication`.
     """
@@ -39,13 +39,13 @@ class TableData:
     patience: float
 
     def bring(self, table: TableInfo, seen: ValidWriteIdList, mapped: dict[int, int]) -> None:
-        """Bring one table's data to the target.
+        """Copy one table's data to the target.
 
-        :param table: as the target has it.
+        :param table: the target's version of the table.
         :param seen: the write ids that a reader of that moment sees.
-        :param mapped: the target's open transactions by those of the source.
-        :raises ReplicationError: when something of it is missing at the source; names it.
-        :raises UnsupportedTableError: when it is a Hudi table that this package does not write.
+        :param mapped: the target's open transactions by the source's transactions.
+        :raises ReplicationError: when a file is missing at the source; names it.
+        :raises UnsupportedTableError: when the table is a Hudi table that this package does not write.
         """
         if not table.location:
             return  # a view
@@ -77,7 +77,7 @@ class TableData:
         try:
             found = self.target.get_partitions(table.database, table.name)
         except NoSuchObjectError:
-            # It is created after this, and its partitions by later events.
+            # The target creates the table after this, and its partitions by later events.
             self._bring_files(source, table.location, seen, deletes=False)
             return
         self._bring_files(source, table.location, seen)
@@ -86,11 +86,11 @@ class TableData:
                 self._bring_files(self.policy.source_location(each.location), each.location, seen)
 
     def bring_files_of(self, event: NotificationEvent) -> None:
-        """Bring the files of a table that is no Hudi table, after a change outside of a transaction."""
+        """Copy the files of a table that is no Hudi table, after a change outside of a transaction."""
         message = event.message
         described = str(message.get("tableObjAfterJson") or message["tableObjJson"])
         if decode_write_id(described) != NO_WRITE_ID:
-            return  # it comes with the commit
+            return  # the data comes with the commit
         table = decode_table(described)
         if not table.location or is_hudi_table(Storage(table.location, self.policy.source_options)):
             return
@@ -101,7 +101,7 @@ class TableData:
             self._bring_files(place, self.policy.scope.location(place))
 
     def bring_partitions_elsewhere(self, each: TableState) -> None:
-        """Of a table that is no Hudi table, the partitions outside of its folder."""
+        """Copy the partitions outside of the folder of a table that is no Hudi table."""
         inside = f"{each.table.location.rstrip('/')}/"
         outside = [one.location for one in each.partitions if not one.location.startswith(inside)]
         if outside and not is_hudi_table(Storage(each.table.location, self.policy.source_options)):
@@ -118,7 +118,7 @@ class TableData:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Count, for the replication's status, what is copied in a ``with`` block."""
+        """Count, for the replication's status, the bytes that a ``with`` block copies."""
         before = self.copier.bytes_copied
         try:
             yield

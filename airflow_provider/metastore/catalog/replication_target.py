@@ -1,7 +1,8 @@
 """Databases that are the target of a replication: nobody but their replicator changes them.
 
-Such a database has Hive's parameter ``repl.target.for``, with the name of the policy. One that is being
-handed over has ``repl.source.frozen.by``: its writers are stopped, so that the target can become the source.
+Such a database has Hive's parameter ``repl.target.for``, with the name of the policy. During a failover a
+database of the source has ``repl.source.frozen.by``: its writers are stopped, so that the target can become
+the source.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ends_transaction: ContextVar[bool] = ContextVar("ends_transaction", default=Fal
 
 @contextmanager
 def as_replicator() -> Iterator[None]:
-    """What is done inside is the replicator's: it may change the targets of replications."""
+    """Mark the changes inside as the replicator's, which may change the targets of replications."""
     token = _replicator.set(True)
     try:
         yield
@@ -34,7 +35,7 @@ def as_replicator() -> Iterator[None]:
 
 @contextmanager
 def ending_transaction() -> Iterator[None]:
-    """What is done inside belongs to the end of a transaction: a failover waits for those that are open."""
+    """Mark the changes inside as the end of a transaction, which a failover waits for and does not refuse."""
     token = _ends_transaction.set(True)
     try:
         yield
@@ -48,12 +49,12 @@ def is_replicator() -> bool:
 
 
 def check_writable(database: str, parameters: Mapping[str, str]) -> None:
-    """Make sure that a database may be changed by the caller.
+    """Check that the caller may change a database.
 
-    :param database: its name.
-    :param parameters: its parameters.
-    :raises ReplicationTargetError: when it is the target of a replication, or its writers are stopped for a
-        failover.
+    :param database: the database's name.
+    :param parameters: the database's parameters.
+    :raises ReplicationTargetError: when the database is the target of a replication, or its writers are
+        stopped for a failover.
     """
     if is_replicator():
         return

@@ -100,7 +100,7 @@ def begin_policy(
 
 
 def ensure_policy_of_client(connection: Connection, policy: str) -> None:
-    """Create a policy by which a client of the server maps transactions; the client keeps its own position."""
+    """Create a policy by which a client of the server maps transactions; the client keeps its position."""
     values = {
         "policy": policy,
         "source": "a client of the server",

@@ -194,7 +194,7 @@ def _put_table(connection: Connection, each: TableState, scope: Scope) -> None:
 
 
 def _bring_transactions(connection: Connection, state: SourceState, scope: Scope) -> None:
-    """Open, commit and abort transactions until each table's ValidWriteIdList means the same as at the source.
+    """Open, commit and abort so that each table's ValidWriteIdList means the same as at the source.
 
     Hive does so by ``repl_tbl_writeid_state``: an aborted transaction stands for each aborted write id. The
     target opens a transaction for each open one of the source, and ends it by the source's event.

@@ -97,9 +97,9 @@ def force_write_id(
 def forget_write_ids(
     connection: Connection, database: str, table: str, *, last: int, stale: Collection[int]
 ) -> None:
-    """Remove write ids of a table that the source has not allocated, or to another transaction.
+    """Remove write ids that the source has not allocated, or has allocated to another transaction.
 
-    A table that was a source before may have such ids.
+    A table of an old source may have such ids.
 
     :param last: the highest write id that the source has allocated.
     :param stale: ids up to ``last`` that belong to another transaction at the source.

@@ -1,4 +1,4 @@
-"""Where a metastore listens, and how it is reached: the URL of a client."""
+"""The URL by which a client reaches the servers of a metastore."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPTIONS = ("tls", "tls_ca", "tls_certificate", "tls_key")
 
 
 class Server(NamedTuple):
-    """Where a Hive Metastore listens."""
+    """The host and port of a Hive Metastore server."""
 
     host: str
     port: int
@@ -33,16 +33,16 @@ class Server(NamedTuple):
 
 @dataclass(frozen=True)
 class ThriftUrl:
-    """The servers of one metastore, and how a client reaches them.
+    """The servers of one metastore, and the options of a client's connections to them.
 
-    :param servers: the first that can be reached is used until it fails.
-    :param username: for SASL's mechanism PLAIN; None where the metastore asks for none.
-    :param password: the user's.
+    :param servers: the servers. A client uses the first reachable one until it fails.
+    :param username: the user for SASL's mechanism PLAIN; None for a metastore without authentication.
+    :param password: the user's password.
     :param tls: ``on`` or ``off``.
     :param tls_ca: PEM file of the authorities that may sign the servers' certificates; None for the system's.
-    :param tls_certificate: PEM file of the client's own certificate, where the metastore asks for one.
-    :param tls_key: PEM file of its key; None when it is in the same file.
-    :raises InvalidInputError: when they cannot work together; also for a password that would cross the
+    :param tls_certificate: PEM file of the client's own certificate, for a metastore that asks for one.
+    :param tls_key: PEM file of its key; None when the key is in the same file.
+    :raises InvalidInputError: when the options cannot work together; also for a password that would cross the
         network in clear text.
     """
 
@@ -79,7 +79,7 @@ class ThriftUrl:
         return f"{SCHEME}{user}{','.join(map(str, self.servers))}{query}"
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """What makes a connection's TLS; None for none.
+        """The TLS context of the connections; None without TLS.
 
         :raises InvalidInputError: when a file cannot be used.
         """
@@ -105,12 +105,12 @@ def is_thrift_url(url: str) -> bool:
 def parse_thrift_url(url: str, **apart: str | None) -> ThriftUrl:
     """Read a URL.
 
-    :param url: ``thrift://user:password@host:port,host2:port2?tls=on&tls_ca=/ca.pem``, of which all but one
-        host may be left out. Each server may have its own ``thrift://``, as in Hive's
-        ``hive.metastore.uris``. The port is 9083 where none is given; user and password are percent-encoded.
-    :param apart: fields that are kept outside of the URL, such as a password, by the names of
-        :class:`ThriftUrl`; None for the others.
-    :raises InvalidInputError: when it has another form. The message does not hold the URL.
+    :param url: ``thrift://user:password@host:port,host2:port2?tls=on&tls_ca=/ca.pem``. Only one host is
+        required. Each server may have its own ``thrift://``, as in Hive's ``hive.metastore.uris``. The
+        default port is 9083; user and password are percent-encoded.
+    :param apart: fields from outside of the URL, such as a password, by the names of :class:`ThriftUrl`; None
+        for the others.
+    :raises InvalidInputError: when the URL has another form. The message does not hold the URL.
     """
     if not url.startswith(SCHEME):
         raise InvalidInputError(_FORM)
@@ -129,12 +129,12 @@ def parse_thrift_url(url: str, **apart: str | None) -> ThriftUrl:
 
 
 def shows_password(url: str) -> bool:
-    """Whether there is a password in a URL."""
+    """Whether a URL has a password in it."""
     return ":" in _parts(url)[0]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, so that no network is crossed."""
+    """Whether a host is this machine, so that connections to it cross no network."""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 

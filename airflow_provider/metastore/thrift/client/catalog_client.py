@@ -44,7 +44,7 @@ class CatalogClient(ThriftClient):
         parameters: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
     ) -> DatabaseInfo:
-        """See :meth:`AnyMetastore.create_database`; a server may have a location for one without."""
+        """See :meth:`AnyMetastore.create_database`; a server may choose a location when none is given."""
         wanted = DatabaseInfo(NO_ID, name, location, comment, dict(parameters or {}))
         create = self._server.read if if_not_exists else self._server.write
         try:
@@ -55,7 +55,7 @@ class CatalogClient(ThriftClient):
         return self.get_database(name)
 
     def get_database(self, name: str) -> DatabaseInfo:
-        """See :meth:`AnyMetastore.get_database`; the protocol does not tell its id."""
+        """See :meth:`AnyMetastore.get_database`; the protocol has no field for the database's id."""
         return read_database(self._server.read("get_database", name))
 
     def alter_database(
@@ -66,7 +66,7 @@ class CatalogClient(ThriftClient):
         comment: str | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> DatabaseInfo:
-        """See :meth:`AnyMetastore.alter_database`; a field that is not given is sent as it was.
+        """See :meth:`AnyMetastore.alter_database`; the client sends the present values of the other fields.
 
         A Hive of version 2 changes nothing but the parameters.
         """
@@ -100,7 +100,7 @@ class CatalogClient(ThriftClient):
         hive_fields: Mapping[str, Any] | None = None,
         if_not_exists: bool = False,
     ) -> TableInfo:
-        """See :meth:`AnyMetastore.create_table`; a Hive makes the folder of a managed table."""
+        """See :meth:`AnyMetastore.create_table`; a Hive creates the folder of a managed table."""
         wanted = TableInfo(
             NO_ID,
             database,
@@ -122,10 +122,10 @@ class CatalogClient(ThriftClient):
         return self.get_table(database, name, **as_of_now())
 
     def get_table(self, database: str, name: str, **reader: Unpack[Reader]) -> TableInfo:
-        """See :meth:`AnyMetastore.get_table`; a Hive of version 2 does not tell its id.
+        """See :meth:`AnyMetastore.get_table`; a Hive of version 2 does not send the table's id.
 
-        :param reader: see :class:`~airflow_provider.metastore.model.Reader`, for servers with replicas. This
-            client's own session where none is given.
+        :param reader: see :class:`~airflow_provider.metastore.model.Reader`, for servers with replicas. The
+            default is this client's own session.
         """
         return self._tables.get(database, name, **reader)
 
@@ -133,7 +133,7 @@ class CatalogClient(ThriftClient):
         """See :meth:`AnyMetastore.list_tables`."""
         found = sorted(self._server.read("get_all_tables", database))
         if not found:
-            self.get_database(database)  # Hive says so of a database that does not exist, too
+            self.get_database(database)  # Hive also returns an empty list for a missing database
         return found
 
     def alter_table(
@@ -149,9 +149,9 @@ class CatalogClient(ThriftClient):
         hive_fields: Mapping[str, Any] | None = None,
         txn_id: int | None = None,
     ) -> TableInfo:
-        """See :meth:`AnyMetastore.alter_table`; a field that is not given is sent as it was a moment before.
+        """See :meth:`AnyMetastore.alter_table`; the client sends the present values of the other fields.
 
-        :raises UnsupportedByServerError: with ``txn_id``, from a Hive of version 2: it has no write ids.
+        :raises UnsupportedByServerError: with ``txn_id``, from a Hive of version 2, which has no write ids.
         """
         before = self.get_table(database, name, **as_of_now())
         given: dict[str, Any] = {
@@ -173,7 +173,7 @@ class CatalogClient(ThriftClient):
         return self.get_table(database, name, **as_of_now())
 
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableInfo:
-        """See :meth:`AnyMetastore.rename_table`; a Hive moves the folder of a managed table along."""
+        """See :meth:`AnyMetastore.rename_table`; a Hive also moves the folder of a managed table."""
         before = self.get_table(database, name, **as_of_now())
         after = replace(before, database=new_database, name=new_name)
         self._server.write("alter_table", database, name, _sent(after))

@@ -1,4 +1,4 @@
-"""A Hive Metastore by its wire protocol: ours, or a Hive of version 2 to 4."""
+"""A client of a Hive Metastore server: ours, or a Hive of version 2 to 4."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ def _unsupported(method: str) -> Callable[..., NoReturn]:
 
 
 class ThriftMetastore(CatalogClient, PartitionClient, TransactionClient, LockClient, NotificationClient):
-    """The methods of :class:`~airflow_provider.metastore.api.Metastore`, asked of a server.
+    """Implements the methods of :class:`~airflow_provider.metastore.api.Metastore` by calls of a server.
 
-    Errors are the same, too. All methods may be called from any thread and after a fork. All of them
-    raise :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when no server can be reached;
-    one that must not be done twice is not sent twice, and the error says when its answer got lost.
+    The errors are the same, too. All methods may be called from any thread and after a fork. All of them
+    raise :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when no server can be reached. The
+    client never sends a request twice that must not be done twice; then the error says that its answer was
+    lost.
 
-    What only the database's keeper does raises
-    :class:`~airflow_provider.exceptions.UnsupportedByServerError`; so does, from a Hive, what only a server
-    of ours has: consumers of the notification log, for example.
+    A method that only the database's owner can serve raises
+    :class:`~airflow_provider.exceptions.UnsupportedByServerError`. A method that only a server of ours has,
+    for example about consumers of the notification log, raises it from a Hive.
 
     :param url: see :func:`~airflow_provider.metastore.thrift.url.parse_thrift_url`.
-    :param timeout_seconds: how long a connection may take to be made, and an answer to come.
+    :param timeout_seconds: seconds to wait for a connection, and for each answer.
     :raises InvalidInputError: when the URL has another form, or a file that it names cannot be used.
     """
 

@@ -1,4 +1,4 @@
-"""Connections to Hive Metastore servers: failover, retries, and errors in this package's words."""
+"""Connections to Hive Metastore servers: failover, retries, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _BROKEN = (OSError, EOFError, TTransportException, TProtocolException)
 _PLAIN = "PLAIN"
 
 NO_AGENT = "Unknown"
-"""What Hive's protocol says where no agent is known."""
+"""The agent in Hive's protocol when there is none."""
 
 
 class ThriftConnections:
-    """Calls methods of a Hive Metastore on whichever of its servers can be reached.
+    """Calls methods of a Hive Metastore on the first of its servers that can be reached.
 
-    Unframed binary protocol, Hive's default. May be used from several threads at once, and after a
-    fork; each call under way has a connection of its own.
+    It uses the unframed binary protocol, Hive's default. Several threads may use it at once, also after a
+    fork; each call has a connection of its own.
 
-    :param url: the servers; the first that can be reached is used until it fails.
-    :param timeout_seconds: how long a connection may take to be made, and an answer to come.
+    :param url: the servers. The first reachable one is used until it fails.
+    :param timeout_seconds: seconds to wait for a connection, and for each answer.
     """
 
     def __init__(self, url: ThriftUrl, timeout_seconds: float) -> None:
@@ -57,15 +57,15 @@ class ThriftConnections:
         self._process = os.getpid()
 
     def read(self, method: str, *arguments: Any) -> Any:
-        """Call a method that has no effect, or the same effect once as twice.
+        """Call a method that reads, or whose second call changes nothing.
 
-        When a connection breaks before the answer has come, the next server is asked, each once.
+        When a connection breaks before the answer has come, the call goes to the next server, to each once.
 
-        :param method: its name in the interface definition.
-        :param arguments: by position.
-        :return: what it returns; None for a method without result.
-        :raises MetastoreError: what the server says, as one of this package's errors where there is one.
-        :raises MetastoreUnavailableError: when no server can be reached, or the answer got lost.
+        :param method: the method's name in the interface definition.
+        :param arguments: the arguments by position.
+        :return: the method's result; None for a method without one.
+        :raises MetastoreError: the server's exception, as the error of this package that fits best.
+        :raises MetastoreUnavailableError: when no server can be reached, or the answer was lost.
         """
         attempts = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(_AnswerLostError),
@@ -78,7 +78,7 @@ class ThriftConnections:
             raise self._unavailable(method, lost) from None
 
     def write(self, method: str, *arguments: Any) -> Any:
-        """Call a method that must not be called again when its answer got lost; otherwise as :meth:`read`."""
+        """Call a method as :meth:`read` does, but never again after its answer was lost."""
         try:
             return self._call(method, *arguments)
         except _AnswerLostError as lost:
@@ -86,7 +86,7 @@ class ThriftConnections:
 
     def close(self) -> None:
         """Close idle connections; the next call opens a new one."""
-        # In a child they are the parent's: closing them here would shut them down there.
+        # In a child process they are the parent's: closing them here would shut them down there.
         while self._idle and self._process == os.getpid():
             self._idle.pop().close()
 
@@ -104,7 +104,7 @@ class ThriftConnections:
             raise _AnswerLostError(connection.server, _reason(error)) from None
         except TException as error:
             self._idle.append(connection)
-            # `message` is all that Hive's exceptions have.
+            # Hive's exceptions have only the field `message`.
             said = str(getattr(error, "message", None) or type(error).__name__)
             raise from_hive(type(error).__name__, said) from None
         except BaseException:
@@ -115,7 +115,7 @@ class ThriftConnections:
 
     def _take(self) -> _Connection:
         if self._process != os.getpid():
-            # Kept, not closed; see close().
+            # The parent's connections are kept, not closed; see close().
             self._parents, self._idle, self._process = self._idle, deque(), os.getpid()
         while True:
             try:
@@ -154,8 +154,8 @@ class ThriftConnections:
             )
         said = from_hive("", str(error.message))
         if type(said) is not MetastoreError:
-            return said  # a server of ours, in a method that declares no exception
-        # Hive says so, for example, when two of its calls met in a deadlock of its database.
+            return said  # from a server of ours, in a method that declares no exception
+        # Hive raises it, for example, after a deadlock of two calls in its database.
         kind = (
             MetastoreUnavailableError
             if error.type == TApplicationException.INTERNAL_ERROR
@@ -175,7 +175,7 @@ class _AnswerLostError(Exception):
 class _Connection:
     def __init__(self, server: Server, timeout: float, url: ThriftUrl, tls: ssl.SSLContext | None) -> None:
         self.server = server
-        # Not by TSocket, which knows IPv4 only.
+        # TSocket would support IPv4 only.
         self._socket = socket.create_connection(server, timeout)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -189,7 +189,7 @@ class _Connection:
         self._client = TClient(hive.ThriftHiveMetastore, protocol)
 
     def _begun(self, url: ThriftUrl) -> Any:
-        """The transport to go on with, after the password."""
+        """The transport for requests, after the authentication."""
         plain = TSocket(sock=self._socket)
         if url.username is None:
             return TBufferedTransportFactory().get_transport(plain)
@@ -209,7 +209,7 @@ class _Connection:
         return getattr(self._client, method)(*arguments)
 
     def is_alive(self) -> bool:
-        """Whether the server has not closed it; nothing else can be there to be read."""
+        """Whether the server has not closed the connection, the only thing to read between two requests."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return not poll.poll(0)
@@ -219,7 +219,7 @@ class _Connection:
 
 
 class _SaslPlain:
-    """The mechanism PLAIN (RFC 4616) by the names that thriftpy2's transport asks for."""
+    """The mechanism PLAIN (RFC 4616) with the methods that thriftpy2's transport calls."""
 
     def __init__(self, url: ThriftUrl) -> None:
         self._response = f"\0{url.username}\0{url.password}".encode()
@@ -228,7 +228,7 @@ class _SaslPlain:
         return True, mechanism, self._response
 
     def encode(self, data: bytes) -> tuple[bool, bytes]:
-        return True, data  # authenticated, not encrypted: that is what TLS is for
+        return True, data  # PLAIN authenticates only; TLS encrypts
 
 
 def _reason(error: Exception) -> str:

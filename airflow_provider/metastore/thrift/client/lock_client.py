@@ -1,4 +1,4 @@
-"""A server's locks. What only locks imports nothing but this, and so no SQLAlchemy."""
+"""A server's locks. A caller that only locks imports this module alone, and so no SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LockClient(ThriftClient):
     ) -> LockResponse:
         """See :meth:`AnyMetastore.lock`; the timeout is the server's, ``hive.txn.timeout``.
 
-        :raises MetastoreUnavailableError: also when the answer got lost: then the lock may be there.
+        :raises MetastoreUnavailableError: also when the answer was lost: then the server may have the lock.
         """
         if not components:
             raise InvalidInputError("a lock without any component locks nothing; name a database or a table")
@@ -48,11 +48,11 @@ class LockClient(ThriftClient):
         response = LockResponse(answer.lockid, _state(answer))
         if wait or response.state is LockState.ACQUIRED:
             return response
-        # Hive has a word for this only where all components are reads.
+        # Hive has a request without waiting only for locks whose components are all reads.
         with suppress(TransactionOpenError):
             self.unlock(response.lock_id)
             return LockResponse(response.lock_id, LockState.NOT_ACQUIRED)
-        return LockResponse(response.lock_id, LockState.ACQUIRED)  # held since
+        return LockResponse(response.lock_id, LockState.ACQUIRED)  # the lock was acquired meanwhile
 
     def check_lock(self, lock_id: int) -> LockState:
         """See :meth:`AnyMetastore.check_lock`."""
@@ -74,7 +74,7 @@ class LockClient(ThriftClient):
         *,
         txn_id: int | None = None,
     ) -> list[LockInfo]:
-        """See :meth:`AnyMetastore.show_locks`; timed-out locks too, until the server reaps them."""
+        """See :meth:`AnyMetastore.show_locks`; a server lists timed-out locks until it removes them."""
         request = hive.ShowLocksRequest(
             dbname=database and database.lower(),
             tablename=table and table.lower(),
@@ -84,7 +84,7 @@ class LockClient(ThriftClient):
         shown = self._server.read("show_locks", request).locks or []
         found = [_from_hive(element) for element in shown]
         return sorted(
-            # Again: a server of version 2.3 does not know the last condition.
+            # The client filters again, because a server of version 2.3 ignores the last condition.
             (info for info in found if txn_id is None or info.txn_id == txn_id),
             key=lambda info: info.lock_id,
         )
@@ -98,7 +98,7 @@ def _to_hive(component: LockComponent) -> Any:
         dbname=component.database,
         tablename=component.table,
         partitionname=component.partition,
-        # UNSET is refused; this one is recorded as no write of a transaction.
+        # A Hive refuses UNSET; it records NO_TXN as no write of a transaction.
         operationType=hive.DataOperationType.NO_TXN,
     )
 

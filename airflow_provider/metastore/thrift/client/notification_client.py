@@ -16,21 +16,21 @@ from airflow_provider.metastore.thrift.client.thrift_client import ThriftClient
 from airflow_provider.metastore.thrift.protocol import hive
 
 _ALL_EVENTS = 1_000
-# A Hive's own default (GzipJSONMessageEncoder).
+# The beginning of Hive's default message format (GzipJSONMessageEncoder).
 _ZIPPED = "gzip("
-# A Hive's name of an event type where ours is another.
+# Our event types by Hive's names, where these differ.
 _OUR_TYPES = {hive.ALLOC_WRITE_ID_EVENT: str(EventType.ALLOC_WRITE_ID)}
 
 
 class NotificationClient(ThriftClient):
     """See :class:`~airflow_provider.metastore.interface.AnyMetastore`.
 
-    A Hive knows no consumers: there their methods raise
-    :class:`~airflow_provider.exceptions.UnsupportedByServerError`.
+    A Hive has no consumers: their methods raise
+    :class:`~airflow_provider.exceptions.UnsupportedByServerError` from it.
     """
 
     def current_event_id(self) -> int:
-        """See :meth:`AnyMetastore.current_event_id`; 0 from a Hive that keeps no log."""
+        """See :meth:`AnyMetastore.current_event_id`; a Hive without a log answers 0."""
         return current_event_id(self._server)
 
     def next_events(
@@ -63,7 +63,8 @@ class NotificationClient(ThriftClient):
             if (wanted, database, table) == (None, None, None):
                 _require_no_gap(after, events[0])
             after = events[-1].event_id
-            # Again: a Hive of version 2.3 knows no conditions, and there may be types that we do not know.
+            # The client filters again: a Hive of version 2.3 ignores the conditions, and may send types that
+            # we do not have.
             found += [
                 one
                 for one in events
@@ -111,7 +112,7 @@ class NotificationClient(ThriftClient):
 
     @contextmanager
     def _expired_after(self, after: int | None) -> Iterator[None]:
-        """The protocol carries an error's text only; this asks the server for its numbers."""
+        """Add its numbers to an EventsExpiredError, of which the protocol carries only the text."""
         try:
             yield
         except EventsExpiredError as error:
@@ -125,7 +126,7 @@ def current_event_id(server: ThriftConnections) -> int:
 
 
 def _require_no_gap(after: int, first: NotificationEvent) -> None:
-    """What Hive's own client looks for: a server of theirs does not say that events are gone."""
+    """Raise when events before the first one are missing, as Hive's client does: its server does not tell."""
     if first.event_id != after + 1:
         raise EventsExpiredError(
             f"events {after + 1} to {first.event_id - 1} were removed by retention: read the present state, "

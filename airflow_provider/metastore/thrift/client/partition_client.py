@@ -35,8 +35,8 @@ _NO_LIMIT = -1
 class PartitionClient(ThriftClient):
     """See :class:`~airflow_provider.metastore.interface.AnyMetastore`.
 
-    A change with ``txn_id`` is made under the transaction's write id; a Hive of version 2 has none and
-    raises :class:`~airflow_provider.exceptions.UnsupportedByServerError`.
+    A change with ``txn_id`` has the transaction's write id. A Hive of version 2 has no write ids, and the
+    method raises :class:`~airflow_provider.exceptions.UnsupportedByServerError`.
     """
 
     def add_partitions(
@@ -83,7 +83,7 @@ class PartitionClient(ThriftClient):
         parameters: Mapping[str, str] | None = None,
         txn_id: int | None = None,
     ) -> PartitionInfo:
-        """See :meth:`AnyMetastore.alter_partition`; a field that is not given is sent as it was."""
+        """See :meth:`AnyMetastore.alter_partition`; the client sends the other fields' present values."""
         owner = self._tables.get(database, table, **as_of_now())
         struct = self._partition_struct(owner, values, as_of_now())
         if location is not None:
@@ -107,7 +107,7 @@ class PartitionClient(ThriftClient):
         *,
         txn_id: int | None = None,
     ) -> PartitionInfo:
-        """See :meth:`AnyMetastore.rename_partition`; a Hive moves the folder, in a managed table."""
+        """See :meth:`AnyMetastore.rename_partition`; a Hive also moves the folder in a managed table."""
         owner = self._tables.get(database, table, **as_of_now())
         struct = self._partition_struct(owner, values, as_of_now())
         old = partition_texts(_fitting(owner, values))
@@ -138,7 +138,7 @@ class PartitionClient(ThriftClient):
         )
         if txn_id is not None:
             write_id = str(write_id_of_change(self._server, txn_id, owner))
-            # Where Hive's own client puts it (PartitionDropOptions).
+            # The place where Hive's own client puts the write id (PartitionDropOptions).
             request.environmentContext = hive.EnvironmentContext(properties={"writeId": write_id})
         dropped = self._server.write("drop_partitions_req", request).partitions or []
         return [read_partition(one) for one in dropped]
@@ -155,9 +155,10 @@ class PartitionClient(ThriftClient):
     ) -> int:
         """See :meth:`AnyMetastore.fire_insert_event`.
 
-        A Hive does not look at ``txn_id``: there the event belongs to no transaction.
+        A Hive ignores ``txn_id``: there the event belongs to no transaction.
 
-        :return: from a Hive before version 4, which does not tell, the id of the last event.
+        :return: the id of the INSERT event; from a Hive before version 4, which does not send it, the id of
+            the last event.
         """
         owner = self._tables.get(database, table, **as_of_now())
         inserted = hive.InsertEventRequestData(replace=replace, filesAdded=list(files))
@@ -181,10 +182,10 @@ class PartitionClient(ThriftClient):
     def _partition_structs(
         self, old: Sequence[Any], database: str, table: str, reader: Reader, **wanted: Any
     ) -> list[Any]:
-        """Partitions as a reader sees them.
+        """The structs of partitions, as a reader sees them.
 
-        :param old: Hive's request for the same, for a Hive.
-        :param wanted: of ``ReadPartitionsRequest``: which of them.
+        :param old: Hive's request for the same partitions, for a Hive.
+        :param wanted: the fields of ``ReadPartitionsRequest`` that choose the partitions.
         """
         request = hive.ReadPartitionsRequest(dbName=database, tblName=table, **wanted)
         try:
@@ -202,9 +203,9 @@ def register_partitions(
     specs: Sequence[PartitionSpec],
     txn_id: int | None,
 ) -> None:
-    """Add those partitions that do not exist.
+    """Add the partitions that do not exist.
 
-    Unlike :meth:`PartitionClient.add_partitions` this is safe to send again.
+    Unlike :meth:`PartitionClient.add_partitions` this request may be sent again.
     """
     request = _addition(server, tables, database, table, specs, txn_id)
     request.ifNotExists, request.needResult = True, False
@@ -230,7 +231,7 @@ def _addition(
 
 
 def _fitting(table: TableInfo, values: Sequence[str | None]) -> tuple[str | None, ...]:
-    """The values as they are kept.
+    """The values as a metastore keeps them.
 
     :raises InvalidInputError: when they do not fit the table's partition keys.
     """

@@ -1,4 +1,4 @@
-"""Reads a server's tables so that a reader who goes to another replica loses nothing that it has seen."""
+"""Reads a server's tables, so that a reader sees no older state when it goes to another replica."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from airflow_provider.metastore.thrift.client.connections import ThriftConnectio
 from airflow_provider.metastore.thrift.protocol import hive, read_table
 
 EXTERNAL_PROPERTY = "EXTERNAL"
-"""Hive believes this property, not the table's type."""
+"""The table property by which Hive decides whether a table is external; it ignores the table's type."""
 
 
 class TableReader:
-    """A client is one reader: its session goes with every read to whichever server it asks.
+    """Reads tables as one reader, whose session goes with every read to each server.
 
-    A Hive does not know the fields for it, and ignores them.
+    A Hive ignores the fields of the session.
 
-    :param server: where to read.
+    :param server: the connections to the servers.
     """
 
     def __init__(self, server: ThriftConnections) -> None:
@@ -34,17 +34,18 @@ class TableReader:
         return table
 
     def struct(self, database: str, name: str, reader: Reader) -> Any:
-        """A table as the server describes it."""
-        # Not get_table, which a Hive does not have since 4.0.1.
+        """The server's struct of a table."""
+        # A Hive has no get_table since 4.0.1.
         request = hive.GetTableRequest(dbName=database, tblName=name)
         return self.read("get_table_req", request, reader).table
 
     def read(self, method: str, request: Any, reader: Reader) -> Any:
         """Call a method that reads a table.
 
-        A server that requires write ids gets the reader's. If the reader has none, it gets those of now.
+        A server that requires write ids gets the reader's. If the reader has none, the server gets the
+        present ones.
 
-        :param request: with ``dbName``, ``tblName``, and places for what the reader says.
+        :param request: Hive's request, with ``dbName``, ``tblName``, and fields for the reader's arguments.
         """
         session = reader.get("session") or self._session
         write_ids, table_id = reader.get("valid_write_ids"), reader.get("table_id")
@@ -74,5 +75,5 @@ class TableReader:
 
 
 def as_of_now() -> Reader:
-    """A reader who is about to change a table: no copy is new enough, so the server asks its database."""
+    """The arguments of a reader that changes the table next: only the database is new enough for it."""
     return Reader(session=ReaderSession(NOW))

@@ -1,4 +1,4 @@
-"""What all parts of the client have: connections, and a reader of tables."""
+"""The base of all parts of the client: connections, and a reader of tables."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from airflow_provider.metastore.thrift.url import parse_thrift_url
 
 
 class ThriftClient:
-    """A metastore by its wire protocol; the methods are in the parts, the classes derived from this one.
+    """A client of a metastore server. The classes derived from this one have the methods.
 
     Methods may be called from any thread and after a fork. All of them raise
-    :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when no server can be reached; one that
-    must not be done twice is not sent twice, and the error says when its answer got lost.
+    :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when no server can be reached. The client
+    never sends a request twice that must not be done twice; then the error says that its answer was lost.
 
     :param url: see :func:`~airflow_provider.metastore.thrift.url.parse_thrift_url`.
-    :param timeout_seconds: how long a connection may take to be made, and an answer to come.
+    :param timeout_seconds: seconds to wait for a connection, and for each answer.
     :raises InvalidInputError: when the URL has another form, or a file that it names cannot be used.
     """
 

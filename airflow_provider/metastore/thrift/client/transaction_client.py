@@ -43,8 +43,8 @@ _STATES = {
 class TransactionClient(ThriftClient, TimeoutApi):
     """See :class:`~airflow_provider.metastore.interface.AnyMetastore`.
 
-    Hive's protocol does not say what a transaction wrote, nor which event ended it. A server of ours has
-    methods for that beside Hive's; each method says what another server does.
+    Hive's protocol has no field for a transaction's writes and for the event that ended it. A server of ours
+    has methods of its own for them; each docstring says what another server does.
     """
 
     def open_txn(
@@ -59,9 +59,10 @@ class TransactionClient(ThriftClient, TimeoutApi):
     ) -> int:
         """See :meth:`AnyMetastore.open_txn`.
 
-        A Hive never commits on recovery, whatever was asked, and has one timeout for all transactions.
+        A Hive ignores ``commit_on_recovery`` and never commits on recovery. It has one timeout for all
+        transactions.
 
-        :raises MetastoreUnavailableError: also when the answer got lost: then the transaction may be open,
+        :raises MetastoreUnavailableError: also when the answer was lost: then the transaction may be open,
             and times out.
         """
         request = hive.OpenTxnRequest(num_txns=1, user=user, hostname=host, txn_type=int(txn_type))
@@ -74,8 +75,8 @@ class TransactionClient(ThriftClient, TimeoutApi):
     def get_txn(self, txn_id: int) -> TxnInfo:
         """See :meth:`AnyMetastore.get_txn`.
 
-        Of a committed transaction a Hive knows only that it is committed: ``user`` and ``host`` are empty,
-        times 0. It does not tell its event: ``event_id`` is the last one of now, or None while the
+        A Hive knows of a committed transaction only its state: ``user`` and ``host`` are empty, times 0. It
+        does not send the event that ended it: ``event_id`` is the present last one, or None while the
         transaction is open.
         """
         try:
@@ -109,12 +110,12 @@ class TransactionClient(ThriftClient, TimeoutApi):
         new_partitions: Mapping[tuple[str, str], Sequence[PartitionSpec]] | None = None,
         insertions: Mapping[tuple[str, str], Sequence[Insertion]] | None = None,
     ) -> int:
-        """See :meth:`AnyMetastore.commit_txn`; a Hive of version 2.3 refuses to do it again.
+        """See :meth:`AnyMetastore.commit_txn`; a Hive of version 2.3 refuses a second call.
 
-        In a Hive the partitions are there a moment before the commit; they stay when that fails. Insertions
-        are not told there: a Hive has no INSERT events of transactions.
+        A Hive registers the partitions a moment before the commit, and keeps them when the commit fails. It
+        gets no insertions, because it has no INSERT events of transactions.
 
-        :return: from a Hive the id of the last event, which is not before the commit's.
+        :return: the id of the COMMIT_TXN event; from a Hive the id of the last event, which is not before it.
         """
         changes = [
             hive.TableChanges(
@@ -134,24 +135,24 @@ class TransactionClient(ThriftClient, TimeoutApi):
     def _commit_in_steps(
         self, txn_id: int, new_partitions: Mapping[tuple[str, str], Sequence[PartitionSpec]]
     ) -> int:
-        """As a Hive lets it be done."""
+        """Commit by several requests, which a Hive has."""
         if new_partitions:
             state = self.get_txn(txn_id).state
             if state is TxnState.ABORTED:
                 raise TransactionAbortedError(f"Transaction txnid:{txn_id} already aborted", txn_id=txn_id)
             for place in sorted(new_partitions):
-                self._tables.get(*place)  # all, or none
+                self._tables.get(*place)  # a missing table raises before the first partition is added
             for place, specs in sorted(new_partitions.items()):
-                # What comes after the commit cannot belong to it any more.
+                # A partition that is registered after the commit cannot belong to the transaction.
                 belongs_to = txn_id if state is TxnState.OPEN else None
                 register_partitions(self._server, self._tables, *place, specs, belongs_to)
-        # An absent field would mean to a server that no other transaction can have written the same.
+        # Without this field a server assumes that no other transaction can have written the same rows.
         request = hive.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=False)
         self._server.read("commit_txn", request)
         return current_event_id(self._server)
 
     def abort_txn(self, txn_id: int) -> int:
-        """See :meth:`AnyMetastore.abort_txn`; a Hive of version 2.3 refuses to do it again.
+        """See :meth:`AnyMetastore.abort_txn`; a Hive of version 2.3 refuses a second call.
 
         :return: as :meth:`commit_txn`.
         """
@@ -162,7 +163,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
     def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
         """See :meth:`AnyMetastore.allocate_table_write_id`; in a Hive the table need not exist.
 
-        :raises UnsupportedByServerError: from a Hive of version 2: it has no write ids.
+        :raises UnsupportedByServerError: from a Hive of version 2, which has no write ids.
         """
         return allocate_write_id(self._server, txn_id, database, table)
 
@@ -170,7 +171,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         """See :meth:`AnyMetastore.valid_txn_list`."""
         answer = self._server.read("get_open_txns")
         if answer.open_txns is None:
-            # A server of version 2.3: there it is a set, and does not say which are aborted.
+            # A server of version 2.3 sends a set, which does not distinguish open and aborted ids.
             answer = self._server.read("get_open_txns_info")
             open_ = {one.id for one in answer.open_txns if one.state == hive.TxnState.OPEN}
             not_committed = {one.id for one in answer.open_txns}
@@ -181,7 +182,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         if txn_id is not None:
             if not 0 < txn_id <= watermark:
                 raise _no_such_txn(txn_id)
-            # TxnCommonUtils.createValidReadTxnList: nothing later, and its own writes.
+            # TxnCommonUtils.createValidReadTxnList: the reader sees its own writes and nothing later.
             watermark = txn_id
             not_committed = {one for one in not_committed if one < txn_id}
         return ValidTxnList(
@@ -200,7 +201,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
     ) -> ReadSnapshot:
         """See :meth:`AnyMetastore.read_snapshot`.
 
-        :raises UnsupportedByServerError: from a Hive: it tells nothing of several tables at one moment.
+        :raises UnsupportedByServerError: from a Hive, which has no request for several tables at one moment.
         """
         names = [f"{database}.{table}" for database, table in tables]
         request = hive.ReadSnapshotRequest(fullTableNames=names, txnId=txn_id)
@@ -221,14 +222,14 @@ class TransactionClient(ThriftClient, TimeoutApi):
     ) -> ValidWriteIdList:
         """See :meth:`AnyMetastore.valid_write_id_list`.
 
-        :raises UnsupportedByServerError: from a Hive of version 2: it has no write ids.
+        :raises UnsupportedByServerError: from a Hive of version 2, which has no write ids.
         """
         request = hive.GetValidWriteIdsRequest(fullTableNames=[f"{database}.{table}".lower()])
         if valid_txns is not None:
             request.validTxnList = str(valid_txns)
         [found] = self._server.read("get_valid_write_ids", request).tblValidWriteIds
         if not found.writeIdHighWaterMark:
-            self._tables.get(database, table)  # Hive says so of a table that does not exist, too
+            self._tables.get(database, table)  # Hive answers the same for a missing table
         return ValidWriteIdList(
             found.fullTableName,
             found.writeIdHighWaterMark,
@@ -256,7 +257,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         self._ours(lambda: self._server.read("record_table_write", write), None)
 
     def writes_of(self, txn_id: int) -> list[TableWriteInfo]:
-        """See :meth:`AnyMetastore.writes_of`; a Hive answers an empty list."""
+        """See :meth:`AnyMetastore.writes_of`; from a Hive the list is empty."""
         return [
             TableWriteInfo(
                 one.txnId, one.dbName, one.tableName, one.location, one.writeId, one.instant or None
@@ -265,7 +266,7 @@ class TransactionClient(ThriftClient, TimeoutApi):
         ]
 
     def timed_out(self, timeout_seconds: float) -> list[int]:
-        """See :meth:`TimeoutApi.timed_out`; a Hive aborts them itself, and answers an empty list."""
+        """See :meth:`TimeoutApi.timed_out`; a Hive aborts them itself, and the list is empty."""
         return list(self._ours(lambda: self._server.read("get_timed_out_txns", timeout_seconds), []))
 
     def end_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
@@ -315,6 +316,6 @@ def _no_such_txn(txn_id: int) -> NoSuchTransactionError:
 
 
 def _set_bits(ids: Sequence[int], bits: bytes) -> set[int]:
-    """The ids that are marked in what Java's ``BitSet.toByteArray`` made: bit i stands for ``ids[i]``."""
+    """The ids that the bytes of Java's ``BitSet.toByteArray`` mark: bit i stands for ``ids[i]``."""
     number = int.from_bytes(bits, "little")
     return {one for at, one in enumerate(ids) if number >> at & 1}

@@ -15,7 +15,7 @@ def allocate_write_id(server: ThriftConnections, txn_id: int, database: str, tab
 
 
 def write_id_of_change(server: ThriftConnections, txn_id: int | None, table: TableInfo) -> int:
-    """The write id under which a transaction changes a table; none for a change outside a transaction."""
+    """The write id of a transaction's change of a table; :data:`NO_WRITE_ID` outside a transaction."""
     if txn_id is None:
         return NO_WRITE_ID
     return allocate_write_id(server, txn_id, table.database, table.name)

@@ -1,4 +1,4 @@
-"""What client and server share: the interface definition, structs, errors, SASL, and URLs.
+"""The parts that client and server share: the interface definition, structs, errors, and SASL.
 
 The ``.thrift`` files are excerpts of Hive's; field ids must stay Hive's.
 """

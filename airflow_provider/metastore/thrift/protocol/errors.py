@@ -1,7 +1,7 @@
-"""This package's errors in Hive's words, and back.
+"""The translation of this package's errors into Hive's exceptions, and back.
 
-A method of Hive's declares few exceptions, and none of them says more than a text. Where the one that fits
-best stands for another error too, the text begins with this package's name for it, as in Hive's own
+A method of Hive's declares few exceptions, and an exception carries only a text. When the exception that fits
+best also stands for another error, the text begins with this package's name of the error, as in Hive's
 ``MetaException(message:NoSuchObjectException(..))``.
 """
 
@@ -24,7 +24,7 @@ from airflow_provider.exceptions import (
 )
 
 _UNDECLARED = "MetaException"
-# The first of these that a method declares.
+# By error, the exceptions that stand for it, the best one first. A client gets the first declared one.
 _IN_HIVE: Sequence[tuple[type[TableServiceError], tuple[str, ...]]] = (
     (NoSuchObjectError, ("NoSuchObjectException", "UnknownTableException", "InvalidOperationException")),
     (AlreadyExistsError, ("AlreadyExistsException", "InvalidOperationException")),
@@ -33,7 +33,7 @@ _IN_HIVE: Sequence[tuple[type[TableServiceError], tuple[str, ...]]] = (
     (TransactionOpenError, ("TxnOpenException",)),
     (NoSuchLockError, ("NoSuchLockException",)),
     (InvalidInputError, ("InvalidObjectException", "InvalidOperationException")),
-    # The request is not to blame.
+    # The request did not cause this error.
     (MetastoreUnavailableError, (_UNDECLARED,)),
     (MetastoreError, ("InvalidOperationException",)),
 )
@@ -53,7 +53,7 @@ _FROM_HIVE: Mapping[str, type[TableServiceError]] = {
 def in_hive(error: TableServiceError, declared: Collection[str]) -> tuple[str | None, str]:
     """The exception that a client gets.
 
-    :param error: what happened.
+    :param error: the error of the request.
     :param declared: the exceptions that the method declares.
     :return: one of them, None when none fits, and its text.
     """

@@ -1,4 +1,4 @@
-"""Structs, enums and services of the ``.thrift`` files here, which are one definition, as Python classes."""
+"""The structs, enums and services of this folder's ``.thrift`` files, one definition, as Python classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from thriftpy2.parser import load_fp
 
 __all__ = ["hive"]
 
-# What a part names, those before it define.
+# In this order each part uses only definitions of itself and the parts before it.
 _PARTS = (
     "hive_constraints",
     "hive_catalog",
@@ -23,7 +23,7 @@ _PARTS = (
 
 
 def _load() -> Any:
-    # By resources: a Spark cluster has this package in a zip file.
+    # By importlib's resources, because a Spark cluster has this package in a zip file.
     folder = resources.files(__package__)
     texts = [folder.joinpath(f"{name}.thrift").read_text(encoding="utf-8") for name in _PARTS]
     with StringIO("\n".join(texts)) as definition:
@@ -31,4 +31,4 @@ def _load() -> Any:
 
 
 hive = _load()
-"""The module that the definition makes: ``hive.LockRequest``, ``hive.ThriftHiveMetastore`` ..."""
+"""The module of the definition's classes: ``hive.LockRequest``, ``hive.ThriftHiveMetastore`` ..."""

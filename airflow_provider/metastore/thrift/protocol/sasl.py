@@ -1,7 +1,7 @@
 """SASL for connections of a server: authentication by user and password.
 
-The mechanisms are those of ``pysasl``; here is Thrift's way of carrying them (``TSaslTransport``: a status
-byte, a length, the payload). Kerberos is not among them: a GSSAPI implementation may stand in for
+``pysasl`` implements the mechanisms; this module carries them in Thrift's messages (``TSaslTransport``: a
+status byte, a length, the payload). It has no Kerberos: a GSSAPI implementation may replace
 :class:`SaslPlain`, see :data:`~airflow_provider.metastore.thrift.server.Authenticate`.
 """
 
@@ -35,21 +35,21 @@ _MECHANISM = PlainMechanism()
 class SaslPlain:
     """Authenticates users by their passwords, with SASL's mechanism PLAIN; use it with TLS only.
 
-    :param digests: by user, the :func:`password_digest` of the password.
+    :param digests: the :func:`password_digest` of each user's password, by user.
     """
 
     def __init__(self, digests: Mapping[str, str]) -> None:
         self._hash = verifier = BuiltinHash()
-        # Nobody's password: to look at it takes as long as to look at a user's.
+        # A password that nobody has: to check it for an unknown user takes as long as to check a user's.
         self._nobodys = password_digest(secrets.token_hex())
         self._known = {user: HashedIdentity(user, digest, hash=verifier) for user, digest in digests.items()}
 
     def __call__(self, transport: Any) -> Any:
-        """Let a client in.
+        """Authenticate a client.
 
-        :param transport: its ``TSocket``, before the first request.
-        :return: the connection to go on with: its messages are framed.
-        :raises TTransportException: when it is not let in.
+        :param transport: the client's ``TSocket``, before the first request.
+        :return: the transport for the requests, whose messages are framed.
+        :raises TTransportException: when the authentication fails.
         """
         status, mechanism = _receive(transport)
         if status != _START or mechanism != _MECHANISM.name:
@@ -72,14 +72,14 @@ class SaslPlain:
 
 
 def password_digest(password: str) -> str:
-    """What is stored of a password: salted PBKDF2."""
+    """The digest of a password for the file of users: salted PBKDF2."""
     return str(BuiltinHash().hash(password))
 
 
 def read_users(path: str | Path) -> dict[str, str]:
-    """Read a file of users, a line ``user:digest`` for each.
+    """Read a file of users, with a line ``user:digest`` for each.
 
-    :raises InvalidInputError: when it cannot be read, or a line has another form. The message holds no
+    :raises InvalidInputError: when the file cannot be read, or a line has another form. The message holds no
         digest.
     """
     try:

@@ -1,7 +1,7 @@
-"""Table properties from which Spark takes the schema of a table of a data source.
+"""The table properties from which Spark takes the schema of a data source's table.
 
-Spark's own (``HiveExternalCatalog``); Hudi's Hive sync writes the same. They follow from the columns and
-so are made for each answer, not stored.
+They are those of Spark (``HiveExternalCatalog``), and Hudi's Hive sync writes the same. They follow from the
+columns, so the server derives them for each answer and does not store them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_provider.metastore.model import Column, TableInfo
 
 _SCHEMA = "spark.sql.sources.schema"
 _PARTITIONS_IN_CATALOG = {"spark.sql.partitionProvider": "catalog"}
-# A part must fit into the column of Hive's own database.
+# The longest part, in characters: it must fit into a column of Hive's own database.
 _PART = 4_000
 _GRAMMAR = r"""
 ?type: "array"i "<" type ">" -> array
@@ -29,12 +29,12 @@ NAME: /[^:<>,]+/
 SIMPLE: /[A-Za-z_ ]+(\([0-9, ]+\))?/
 %ignore /\s+/
 """
-# Spark's names in JSON, where they are not those of SQL.
+# The types whose names in Spark's JSON differ from those in SQL.
 _NAMES = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}
 
 
 def spark_properties(table: TableInfo) -> dict[str, str]:
-    """The schema and the partition columns; nothing for a table with a type that Spark does not have."""
+    """The properties of schema and partition columns; none for a table with a type that Spark lacks."""
     columns = [*table.schema, *table.partition_keys]
     try:
         schema = json.dumps({"type": "struct", "fields": [_field(column) for column in columns]})

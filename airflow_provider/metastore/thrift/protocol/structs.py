@@ -1,4 +1,4 @@
-"""Hive's structs, and this package's objects that stand for them."""
+"""The translation of this package's objects into Hive's structs, and back."""
 
 from __future__ import annotations
 
@@ -41,32 +41,33 @@ from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.spark_properties import is_derived, spark_properties
 from airflow_provider.table.keys import escape_path_name, unescape_path_name
 
-# Of Table: its StorageDescriptor; of that: its SkewedInfo.
+# Field ids: a Table's StorageDescriptor, and a StorageDescriptor's SkewedInfo.
 _STORAGE, _SKEWED = "7", "11"
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
 _PARQUET_INPUT = f"{_PARQUET}.MapredParquetInputFormat"
 _HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
-# Spark reads what has a serializer for Parquet itself, whatever the input format: all files, old ones too.
+# Spark reads a table with a serializer for Parquet by itself, whatever its input format: all files, also
+# those of old file slices.
 _NOT_PARQUET = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
 class EncodedTable(NamedTuple):
-    """A Table struct, as the bytes that it is on the wire."""
+    """A Table struct in its bytes on the wire."""
 
     encoded: bytes
 
 
 class TableStructs:
-    """Makes Table structs; the bytes of one of the same object, as a replica's memory holds it, only once.
+    """Makes Table structs, and keeps the bytes of objects that a replica's memory holds.
 
     :param clients_have_hudi: see :func:`table_struct`.
-    :param max_bytes: so many bytes are kept, no longer than their objects live.
+    :param max_bytes: the most bytes that it keeps. It drops an object's bytes with the object.
     """
 
     def __init__(self, *, clients_have_hudi: bool = True, max_bytes: int = 64_000_000) -> None:
         self._have_hudi = clients_have_hudi
         self._lock = threading.Lock()
-        # By identity: the objects hold dictionaries.
+        # By the objects' identity, because they hold dictionaries and have no hash.
         self._kept: LRUCache[int, tuple[weakref.ref[TableInfo], EncodedTable]] = LRUCache(
             max_bytes, getsizeof=lambda kept: len(kept[1].encoded)
         )
@@ -74,7 +75,7 @@ class TableStructs:
 
     @property
     def size(self) -> int:
-        """Bytes kept."""
+        """The number of bytes that are kept."""
         with self._lock:
             self._drop_gone()
             return int(self._kept.currsize)
@@ -84,7 +85,7 @@ class TableStructs:
         return table_struct(table, clients_have_hudi=self._have_hudi)
 
     def encoded(self, table: TableInfo) -> EncodedTable:
-        """The struct of a table, to be sent as it is."""
+        """The encoded struct of a table, which the processor sends without encoding it again."""
         key = id(table)
         with self._lock:
             found = self._kept.get(key)
@@ -105,14 +106,14 @@ class TableStructs:
 
 
 def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:
-    """A table as clients get it.
+    """The struct of a table for a client.
 
-    One that none of Hive's clients created is described as Hudi's own Hive sync would: with the formats
-    that Hive reads it by, and with the schema in Spark's properties.
+    A table that none of Hive's clients created has the description of Hudi's own Hive sync: the formats by
+    which Hive reads it, and the schema in Spark's properties.
 
     :param clients_have_hudi: False for clients without Hudi's bundle, which cannot even list a table of a
-        data source that they do not know. They get a Hive table, which they list, and which they cannot
-        read because they lack its input format.
+        data source that they do not know. They get a Hive table, which they can list. They cannot read it,
+        because they lack its input format.
     """
     is_hudi = table.parameters.get(PROVIDER) == HUDI
     skewed = table.hive_fields.get(_STORAGE, {}).get("rec", {}).get(_SKEWED)
@@ -146,7 +147,7 @@ def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:
 
 
 def read_table(struct: Any) -> TableInfo:
-    """A table as the other side describes it, without derived properties and without empty fields."""
+    """Read a table's struct, without derived properties and without empty fields."""
     table = _decoded(struct)
     nothing = _says_nothing()
     for name in [name for name, value in table.hive_fields.items() if nothing.get(name) == value]:
@@ -184,7 +185,7 @@ def _skewed_struct(fields: Any) -> Any:
 
 
 def _skewed_fields(struct: Any) -> dict[str, Any] | None:
-    """Skewed columns and values in Thrift's JSON; none is no skew."""
+    """The skewed columns and values in Thrift's JSON; None without skew."""
     if struct is None or not struct.skewedColNames:
         return None
     names = ["str", len(struct.skewedColNames), *struct.skewedColNames]
@@ -193,10 +194,10 @@ def _skewed_fields(struct: Any) -> dict[str, Any] | None:
 
 
 def _set(struct: Any) -> Any:
-    """The struct with its required fields, and with the table type that Hive gives it."""
+    """The struct with its required fields, and with Hive's table type."""
     struct, storage = copy.copy(struct), copy.copy(struct.sd or hive.StorageDescriptor())
     struct.sd, struct.privileges, struct.fileMetadata, struct.dictionary = storage, None, None, None
-    # A list of lists, which the protocol's writer does not know: _skewed_fields.
+    # SkewedInfo holds a list of lists, which the protocol's writer does not support: _skewed_fields.
     storage.skewedInfo = None
     if struct.tableType in (None, "", MANAGED_TABLE):
         external = (struct.parameters or {}).get("EXTERNAL", "").upper() == "TRUE"
@@ -205,11 +206,11 @@ def _set(struct: Any) -> Any:
 
 
 def _without_derived(table: TableInfo) -> TableInfo:
-    """Without what :func:`table_struct` has added; a client that alters the table sends it back."""
+    """The table without the additions of :func:`table_struct`, which a client that alters it sends back."""
     storage = table.hive_fields.get("7", {}).get("rec", {})
     if storage.get("3", {}).get("str") == _HUDI_INPUT:
         table.parameters[PROVIDER] = HUDI
-        # The path among the serializer's parameters follows the location.
+        # The path in the serializer's parameters follows the location.
         del table.hive_fields["7"]
     elif storage.get("3", {}).get("str") == _PARQUET_INPUT:
         others = {key: value for key, value in table.hive_fields.items() if key != "7"}
@@ -223,9 +224,9 @@ def _without_derived(table: TableInfo) -> TableInfo:
 
 
 def database_struct(database: DatabaseInfo, location: str | None) -> Any:
-    """A database as clients get it.
+    """The struct of a database for a client.
 
-    :param location: where its tables go by default.
+    :param location: the default folder or URL of its tables.
     """
     return hive.Database(
         name=database.name,
@@ -239,7 +240,7 @@ def database_struct(database: DatabaseInfo, location: str | None) -> Any:
 
 
 def read_database(struct: Any) -> DatabaseInfo:
-    """A database as a server describes it; Hive's struct has no place for its id."""
+    """Read a database's struct; Hive's struct has no field for the database's id."""
     return DatabaseInfo(
         NO_ID,
         struct.name,
@@ -252,7 +253,7 @@ def read_database(struct: Any) -> DatabaseInfo:
 
 
 def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) -> Any:
-    """A partition as clients get it: its storage is its own, or the table's, at a place of its own.
+    """The struct of a partition for a client, with its own storage descriptor or the table's.
 
     :param of_table: the table's own struct.
     """
@@ -272,10 +273,10 @@ def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) 
 
 
 def read_storage_descriptor(table: TableInfo, of_table: Any, struct: Any) -> str | None:
-    """What a partition keeps of the storage descriptor that a client sends.
+    """The part of a client's storage descriptor that a partition keeps.
 
     :param of_table: the table's own struct.
-    :param struct: of the partition.
+    :param struct: the partition's struct.
     :return: None when the partition follows its table: a Hudi table, or one that none of Hive's clients has
         described.
     """
@@ -294,7 +295,7 @@ def _storage_text(struct: Any) -> str | None:
     protocol.write_message_begin("", 1, 0)
     protocol.write_struct(struct)
     found = storage_descriptor(json.loads(trans.getvalue())[4])
-    # Columns alone, without formats, describe no files.
+    # A descriptor with columns and without formats describes no files.
     return found if struct.inputFormat or (struct.serdeInfo and struct.serdeInfo.serializationLib) else None
 
 
@@ -307,14 +308,14 @@ def _storage_struct(descriptor: str) -> Any:
 
 
 def read_partition(struct: Any) -> PartitionInfo:
-    """A partition as the other side describes it."""
+    """Read a partition's struct."""
     return PartitionInfo(
         partition_values(struct.values), struct.sd.location or "", dict(struct.parameters or {})
     )
 
 
 def partition_name(table: TableInfo, values: Sequence[str | None]) -> str:
-    """``year=2013/month=1``, escaped as Hive does.
+    """The partition's name, such as ``year=2013/month=1``, escaped as in Hive.
 
     :raises InvalidInputError: when the values do not fit the table's partition keys.
     """
@@ -327,7 +328,7 @@ def partition_name(table: TableInfo, values: Sequence[str | None]) -> str:
 
 
 def partition_names(table: TableInfo, partitions: Iterable[Sequence[str | None]]) -> list[str]:
-    """Names as :func:`partition_name`'s of partitions that the table has."""
+    """The names of existing partitions, as :func:`partition_name` forms them."""
     beginnings = [f"{escape_path_name(key.name.lower())}=" for key in table.partition_keys]
     return [
         "/".join(map(str.__add__, beginnings, map(escape_path_name, partition_texts(values))))
@@ -338,7 +339,7 @@ def partition_names(table: TableInfo, partitions: Iterable[Sequence[str | None]]
 def values_in_name(table: TableInfo, name: str) -> list[str]:
     """The values in a partition's name, ``year=2013/month=1``.
 
-    :raises NoSuchObjectError: when it is no name of a partition of this table.
+    :raises NoSuchObjectError: when the text cannot name a partition of this table.
     """
     steps = [step.partition("=") for step in name.split("/")]
     keys = [unescape_path_name(key).lower() for key, _, _ in steps]
@@ -352,7 +353,7 @@ def values_in_name(table: TableInfo, name: str) -> list[str]:
 
 
 def function_struct(function: FunctionInfo) -> Any:
-    """A function as clients get it."""
+    """The struct of a function for a client."""
     kinds = {"zip": "ARCHIVE", "tar": "ARCHIVE", "gz": "ARCHIVE", "tgz": "ARCHIVE", "jar": "JAR"}
     resources = [
         hive.ResourceUri(
@@ -375,7 +376,7 @@ def function_struct(function: FunctionInfo) -> Any:
 
 
 def read_function(struct: Any) -> FunctionInfo:
-    """A function as a server describes it."""
+    """Read a function's struct."""
     return FunctionInfo(
         struct.dbName,
         struct.functionName,

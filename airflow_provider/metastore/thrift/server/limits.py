@@ -1,4 +1,4 @@
-"""What clients may ask for at most, so that none can stop a server or take its memory."""
+"""Limits of clients' requests and connections, so that no client can stop a server or take its memory."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _TYPES = frozenset({*_NUMBERS, *binary.BIN_TYPES, TType.STRUCT, TType.MAP, TType
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of requests and connections; a request above one is refused by an exception that names it.
+    """Limits of requests and connections. The server refuses a request above one with an error that names it.
 
-    :param message_bytes: of one request (Hive: ``hive.metastore.server.max.message.size``).
-    :param elements: of all lists, sets and maps of one request together.
-    :param write_ids: in one ``validWriteIdList`` or ``validTxnList``, ranges written out.
+    :param message_bytes: bytes of one request (Hive: ``hive.metastore.server.max.message.size``).
+    :param elements: elements of all lists, sets and maps of one request together.
+    :param write_ids: ids in one ``validWriteIdList`` or ``validTxnList``, with ranges written out.
     :param txn_range: transactions in one ``heartbeat_txn_range``.
-    :param connections: at the same time, of one process.
-    :param idle_seconds: without a byte of a request; then the server closes the connection.
-    :raises InvalidInputError: when one is below 1.
+    :param connections: connections at the same time, of one process.
+    :param idle_seconds: the server closes a connection after so many seconds without a byte of a request.
+    :raises InvalidInputError: when a limit is below 1.
     """
 
     message_bytes: int = 100_000_000
@@ -49,7 +49,7 @@ class Limits:
 
 
 class RequestLimitError(TProtocolException):
-    """A request is above a limit; what follows of it on its connection cannot be read.
+    """A request is above a limit. The server cannot read the rest of it from the connection.
 
     :param message: names the limit and its option.
     """
@@ -59,10 +59,10 @@ class RequestLimitError(TProtocolException):
 
 
 class LimitedSocket(TSocket):
-    """Counts what it has received of one request.
+    """A socket that counts the bytes of one request.
 
     :param sock: the connection.
-    :param limits: ``message_bytes`` counts.
+    :param limits: the limits; this class uses ``message_bytes``.
     """
 
     def __init__(self, sock: Any, limits: Limits) -> None:
@@ -71,11 +71,11 @@ class LimitedSocket(TSocket):
         self._received = 0
 
     def begin_request(self) -> None:
-        """Count from zero; what the transport above has read ahead counts to the request before."""
+        """Count from zero. Bytes that the transport above has read ahead count for the last request."""
         self._received = 0
 
     def read(self, sz: int) -> bytes:
-        """See ``TSocket.read``; less than ``sz`` may come."""
+        """See ``TSocket.read``; it may return less than ``sz`` bytes."""
         found: bytes = super().read(min(sz, _AT_ONCE))  # type: ignore[no-untyped-call]
         self._received += len(found)
         if self._received > self._most + _AT_ONCE:
@@ -86,13 +86,13 @@ class LimitedSocket(TSocket):
 
 
 class LimitedProtocol(TBinaryProtocol):
-    """Thrift's binary protocol, with a limit of the elements in a request's containers.
+    """Thrift's binary protocol, with a limit on the elements in a request's containers.
 
-    ``header`` is the name and the number of the request that was begun last.
+    ``header`` is the method and the number of the request that began last.
 
     :param trans: the transport.
-    :param socket: what is below it.
-    :param limits: ``elements`` and ``message_bytes`` count.
+    :param socket: the socket below the transport.
+    :param limits: the limits; this class uses ``elements`` and ``message_bytes``.
     """
 
     def __init__(self, trans: Any, socket: LimitedSocket, limits: Limits) -> None:
@@ -120,7 +120,7 @@ class LimitedProtocol(TBinaryProtocol):
         self._skip(self.trans, ttype, self.max_depth)
 
     def _check(self, size: int, *types: int) -> None:
-        """Look at a container before the first of its elements is read."""
+        """Check a container's size before the first of its elements is read."""
         if size < 0 or (size and not _TYPES.issuperset(types)):
             raise TProtocolException(
                 type=TProtocolException.INVALID_DATA, message=f"a container of {size} elements of {types}"
@@ -134,7 +134,7 @@ class LimitedProtocol(TBinaryProtocol):
 
 
 def _readers(check: Callable[..., None]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The library's functions that read and skip structs, which ask before they read a container."""
+    """The library's functions that read and skip structs, with a check before they read a container."""
 
     def list_begin(inbuf: Any) -> tuple[int, int]:
         kind, size = binary.read_list_begin(inbuf)

@@ -1,4 +1,4 @@
-"""From a request's bytes to the answer's, whatever goes wrong in between."""
+"""The processor: reads a request, calls its method, and writes the answer or the error."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Of the binary protocol: what stands before a struct in a field, and the end of a struct.
+# Bytes of the binary protocol: the type before a struct in a field, and the end of a struct.
 _FIELD, _STOP = bytes([TType.STRUCT]), bytes([TType.STOP])
 # GetTableResult.eventId: type, number, value.
 _EVENT_ID = struct.Struct(">bhq")
 _EVENT_ID_NUMBER = next(at for at, spec in hive.GetTableResult.thrift_spec.items() if spec[1] == "eventId")
 
 
-_LONGEST_NAME = 100  # of a method, in the log and in answers
+_LONGEST_NAME = 100  # characters of a method's name in the log and in answers
 
 
 @dataclass(frozen=True)
 class Grouped(Generic[T]):
-    """The result of a method whose request is done in a group with those of other clients.
+    """The result of a method whose request is done in a group with the requests of other clients.
 
-    :param engine: does it.
-    :param operation: how the request is done.
+    :param engine: the database.
+    :param operation: does requests of this kind.
     :param request: the request.
-    :param answer: makes the method's answer of the request's.
+    :param answer: makes the method's answer from the request's answer.
     """
 
     engine: MetastoreEngine
@@ -50,7 +50,7 @@ class Grouped(Generic[T]):
         return self.answer(self.engine.write_together(self.operation, self.request))
 
     def later(self, tell: Callable[[Callable[[], Any]], None]) -> None:
-        """Have the answer delivered.
+        """Do the request, and deliver its answer later.
 
         See :meth:`~airflow_provider.metastore.database.group_commit.GroupCommit.leave`.
         """
@@ -60,7 +60,7 @@ class Grouped(Generic[T]):
 
 
 class Later(Protocol):
-    """Of a connection: how answers are written by another thread than the one that reads its requests.
+    """The answers of a connection that another thread writes than the one that reads the requests.
 
     :param protocol: writes the answers; it must not wait for the client.
     """
@@ -68,22 +68,24 @@ class Later(Protocol):
     protocol: Any
 
     def begin(self) -> None:
-        """Wait until the last request is answered: answers come in the order of the requests.
+        """Wait until the last request is answered, because answers come in the order of the requests.
 
-        :raises TTransportException: when it could not be answered; this one must not be done then.
+        :raises TTransportException: when the last request could not be answered; then the caller does not do
+            this one.
         """
 
     def end(self) -> None:
-        """The request is answered; in any thread."""
+        """Record that the request is answered; any thread may call it."""
 
     def hang_up(self, error: Exception) -> None:
-        """An answer could not be written."""
+        """Record that an answer could not be written."""
 
 
 class MetastoreProcessor(TProcessor):
-    """Answers one request after the other; no error of a method ends the connection.
+    """Answers one request after the other. No error of a method ends the connection.
 
-    :param handlers: objects with the methods of ``ThriftHiveMetastore``; the first that has one is asked.
+    :param handlers: objects with the methods of ``ThriftHiveMetastore``. The first object that has a method
+        answers it.
     """
 
     def __init__(self, *handlers: object) -> None:
@@ -92,8 +94,8 @@ class MetastoreProcessor(TProcessor):
     def process(self, iprot: Any, oprot: Any, later: Later | None = None) -> None:
         """Read a request, and write its answer.
 
-        :param later: where it may be written after this has returned, when others do the request; None to
-            wait for them.
+        :param later: writes the answer after this method has returned, when a group does the request; None to
+            wait for the group.
         """
         method, number, result, call = self.process_in(iprot)
         if later is None:
@@ -115,9 +117,9 @@ class MetastoreProcessor(TProcessor):
     def refuse(self, oprot: Any, method: str, number: int, reason: str) -> None:
         """Answer a request that could not be read to its end.
 
-        :param method: its method.
-        :param number: its number.
-        :param reason: what the client is told.
+        :param method: the request's method.
+        :param number: the request's number.
+        :param reason: the error's text for the client.
         """
         log.warning("a request for %r was refused: %s", method[:_LONGEST_NAME], reason)
         told = TApplicationException(TApplicationException.PROTOCOL_ERROR, reason)
@@ -154,7 +156,7 @@ class MetastoreProcessor(TProcessor):
             self.send_result(oprot, method, result, number)
 
     def send_result(self, oprot: Any, api: str, result: Any, seqid: int) -> None:
-        """Write an answer; a table that is known by its bytes is not encoded again."""
+        """Write an answer; a table that comes with its bytes is not encoded again."""
         encoded = _encoded(getattr(result, "success", None))
         if encoded is None:
             super().send_result(oprot, api, result, seqid)
@@ -171,7 +173,7 @@ class MetastoreProcessor(TProcessor):
 
 
 class _Methods:
-    """The methods of several objects as those of one, and fb303's."""
+    """One object with the methods of several objects, and those of fb303."""
 
     def __init__(self, handlers: Sequence[object]) -> None:
         self._handlers = handlers
@@ -197,14 +199,14 @@ class _Methods:
         return self._started
 
     def shutdown(self) -> None:
-        """Nothing: Hive's Java client sends it when it closes a connection."""
+        """Do nothing: Hive's Java client calls it when it closes a connection."""
 
     def set_ugi(self, user: str, groups: list[str]) -> list[str]:
         return [user, *(groups or [])]
 
     def get_config_value(self, name: str, default: str | None) -> str:
         if default is None:
-            # No value is none of the answers that the protocol has.
+            # The protocol has no answer for a missing value.
             raise hive.ConfigValSecurityException(
                 message=f"this metastore has no configuration key {name!r} that clients may read"
             )
@@ -214,7 +216,7 @@ class _Methods:
         return ""
 
     def flushCache(self) -> None:  # noqa: N802
-        """Does nothing: no copy is ever older than its reader's snapshot."""
+        """Do nothing: no copy is ever older than its reader's snapshot."""
 
 
 def _waited_for(answer: Any) -> Any:
@@ -226,7 +228,7 @@ def _raise(error: Exception) -> Any:
 
 
 def _encoded(answer: Any) -> bytes | None:
-    """The bytes of a result with a table in it, if the table comes with its own."""
+    """The bytes of a result that holds a table with its bytes; None for another result."""
     if isinstance(answer, EncodedTable):
         encoded = answer.encoded
     elif isinstance(answer, hive.GetTableResult) and isinstance(answer.table, EncodedTable):
@@ -239,7 +241,7 @@ def _encoded(answer: Any) -> bytes | None:
 
 
 def _without_place(method: str, error: TableServiceError) -> TableServiceError:
-    """The error as clients may see it: where the database is, and who uses it, is told to the log only."""
+    """The error for clients. Only the log names the database's address and its users."""
     if not error.details.get(OF_DATABASE):
         return error
     log.warning("%s: %s", method, error)
@@ -260,7 +262,7 @@ def _unknown(method: str) -> TApplicationException:
 
 
 def _told(method: str, error: Exception, result: Any) -> TException:
-    """The exception that a client gets: one that the method declares, if one fits."""
+    """The exception for a client: the declared one of the method that fits, if there is one."""
     if isinstance(error, TApplicationException):
         return error
     declared = {spec[2].__name__: spec[2] for at, spec in result.thrift_spec.items() if at != 0}

@@ -1,4 +1,4 @@
-"""Reads of the catalog for a server: out of a replica's memory if it has one, else out of the database."""
+"""Reads of the catalog for a server: from a replica's memory if it has one, else from the database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from airflow_provider.metastore.model import (
 
 T = TypeVar("T")
 
-# Long lists are few, and each takes memory.
+# Only lists of write ids below this length are cached: long ones are rare, and each takes memory.
 _SHORT = 2_000
 _parsed_short = lru_cache(maxsize=1_024)(ValidWriteIdList.parse)
 _parsed_long = lru_cache(maxsize=4)(ValidWriteIdList.parse)
@@ -42,17 +42,17 @@ def _parsed(text: str, most_ids: int) -> ValidWriteIdList:
 class CatalogReads:
     """The same reads of a metastore and of a replica.
 
-    From a replica's memory comes what a request names the write ids for. Iceberg's clients read a table
-    that they hold a lock on by a request without: to them an answer that is a moment late is a lost commit.
+    The replica's memory answers a request that names the reader's write ids. Iceberg's clients lock a table
+    and read it by a request without write ids: an answer that is a moment late would lose them a commit.
 
-    :param store: what is read.
-    :param require_write_ids: refuse a request for a managed table that has a place for a write id list and
-        comes without; False to ask the database. The old requests, which have no such place, are always
-        answered.
-    :param eventual: answer requests for external tables that name no write ids from memory: a moment late.
-        Not where Iceberg tables are written.
-    :param eventual_databases: answer requests for databases and functions from memory without asking the
-        database how new that has to be: a moment late. The replica has to be opened with it, too.
+    :param store: the metastore or the replica.
+    :param require_write_ids: refuse a request for a managed table that has a field for a write id list and
+        leaves it empty; False to ask the database. The server always answers the old requests, which have no
+        such field.
+    :param eventual: answer requests for external tables without write ids from memory, a moment late. It must
+        be off where clients write Iceberg tables.
+    :param eventual_databases: answer requests for databases and functions from memory, a moment late, without
+        asking the database for the last change. The replica has to be opened with it, too.
     :param most_write_ids: see :class:`~airflow_provider.metastore.thrift.server.limits.Limits`.
     """
 
@@ -73,11 +73,12 @@ class CatalogReads:
         self._eventual_databases = eventual_databases
 
     def reader(self, write_ids: str | None, table_id: int | None, seen_event_id: int | None = None) -> Reader:
-        """What a request says of its reader.
+        """The reader's arguments in a request.
 
-        :param write_ids: its ``validWriteIdList``.
-        :param table_id: its ``id``; -1 is none, as in Hive.
-        :param seen_event_id: its ``seenEventId``, which only our own client sends; see :func:`event_seen`.
+        :param write_ids: the request's ``validWriteIdList``.
+        :param table_id: the request's ``id``; -1 is none, as in Hive.
+        :param seen_event_id: the request's ``seenEventId``, which only our own client sends; see
+            :func:`event_seen`.
         """
         return Reader(
             valid_write_ids=None if write_ids is None else _parsed(write_ids, self._most_write_ids),
@@ -87,7 +88,7 @@ class CatalogReads:
         )
 
     def table(self, database: str, name: str, reader: Reader | None = None) -> TableInfo:
-        """Look a table up; without ``reader`` as the old requests do."""
+        """Look a table up. Without ``reader`` it answers an old request."""
         if (replica := self._memory(reader)) is not None:
             return replica.get_table(database, name, **_of(reader))
         return self._from_database(reader, lambda asks: (catalog.get_table(asks, database, name), None))[0]
@@ -110,10 +111,10 @@ class CatalogReads:
         limit: int | None = None,
         reader: Reader | None = None,
     ) -> tuple[TableInfo, list[PartitionInfo]]:
-        """A table and those of its partitions that are wanted, in order, as of one moment.
+        """A table and its chosen partitions, in order, as of one moment.
 
-        :param choose: tells of the table which these are.
-        :param limit: how many at most; None for all.
+        :param choose: returns the choice for the table.
+        :param limit: the largest number of partitions; None for all.
         """
         if (replica := self._memory(reader)) is not None:
             owner, found = replica.get_table_and_partitions(database, table, **_of(reader))
@@ -126,7 +127,7 @@ class CatalogReads:
     def table_and_chosen_values(
         self, database: str, table: str, choose: Choose, reader: Reader | None = None
     ) -> tuple[TableInfo, list[PartitionValues]]:
-        """As :meth:`table_and_chosen`, the values alone."""
+        """A table and the values of its chosen partitions; otherwise as :meth:`table_and_chosen`."""
         if self._memory(reader) is not None:
             owner, found = self.table_and_chosen(database, table, choose, None, reader)
             return owner, [one.values for one in found]
@@ -175,9 +176,9 @@ class CatalogReads:
         return self._replica.all_functions(catalog_event_id=self._catalog_event_id())
 
     def _catalog_event_id(self) -> int | None:
-        """How new databases and functions have to be: as of now, which is one number in the database.
+        """The last event about databases and functions, which an answer about them may not be older than.
 
-        Hive's requests for them cannot say it themselves.
+        Hive's requests for them have no field for it, so this reads the number from the database.
         """
         if self._eventual_databases:
             return None
@@ -186,7 +187,7 @@ class CatalogReads:
         )
 
     def _memory(self, reader: Reader | None) -> CachedStore | None:
-        """The replica, where its memory may answer."""
+        """The replica, when its memory may answer; None when the database has to."""
         return self._replica if self._eventual or _of(reader).get("valid_write_ids") is not None else None
 
     def _from_database(
@@ -206,7 +207,7 @@ class CatalogReads:
 
 
 def event_seen(reader: Reader) -> int | None:
-    """How new the answer to a reader was: what it sends with its next request, if it sends anything."""
+    """The newest event that a reader has seen, which our own client sends with its next request."""
     session = reader.get("session")
     return None if session is None else session.event_id
 

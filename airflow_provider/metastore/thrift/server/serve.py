@@ -46,48 +46,48 @@ from airflow_provider.metastore.thrift.url import DEFAULT_PORT, is_loopback
 log = logging.getLogger(__name__)
 
 _SPAWN = multiprocessing.get_context("spawn")
-# What the answers take of a replica's memory: about half as much as the tables that they are of.
+# The answers' part of a replica's memory. Answers take about half as much memory as their tables.
 _OF_ANSWERS = 0.25
 _LOOK_SECONDS = 0.2
-# Until a server that waits for connections notices that it is to stop.
+# The time until a server that waits for connections notices its stop.
 _STOP_SECONDS = 0.05
-# Processes of a service that was killed notice it within _LOOK_SECONDS.
+# The processes of a killed service end within _LOOK_SECONDS, and free the port.
 _FREE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """How a metastore is served.
+    """The options of a metastore service.
 
     :param url: the database; see :func:`~airflow_provider.metastore.api.open_embedded_metastore`.
     :param host: the address to listen on; the default is for this machine only.
     :param port: the port, 0 for any that is free.
-    :param processes: how many processes listen on it.
-    :param replica: the replica's name, of which all reads are asked; None to ask the database. With several
-        processes ``-1``, ``-2`` .. are added, for each has a memory of its own.
-    :param cache_megabytes: memory of a replica: three quarters for what it copies, see
+    :param processes: the number of processes that listen on it.
+    :param replica: the name of the replica that answers reads; None to read from the database. With several
+        processes each is a replica of its own, and its name ends in ``-1``, ``-2`` ...
+    :param cache_megabytes: memory of a replica: three quarters for its copies, see
         :func:`~airflow_provider.metastore.cache.open_cached_store`, and one for encoded answers.
     :param require_write_ids: see :class:`~airflow_provider.metastore.thrift.server.CatalogReads`.
-    :param eventual_reads: see there, ``eventual``.
-    :param eventual_databases: see there.
+    :param eventual_reads: see ``eventual`` of the same class.
+    :param eventual_databases: see the same class.
     :param clients_have_hudi: see :func:`~airflow_provider.metastore.thrift.protocol.table_struct`.
     :param warehouse: see :class:`~airflow_provider.metastore.thrift.server.Warehouse`.
-    :param manages_folders: see there.
-    :param managed_locations: see there.
-    :param txn_timeout: seconds without a heartbeat after which transactions and locks end.
-    :param housekeeping_interval: seconds between two looks for them.
-    :param event_ttl: seconds that notification events are kept; None for ever.
+    :param manages_folders: see the same class.
+    :param managed_locations: see the same class.
+    :param txn_timeout: transactions and locks end after so many seconds without a heartbeat.
+    :param housekeeping_interval: seconds between two rounds of upkeep.
+    :param event_ttl: seconds for which the log keeps notification events; None for ever.
     :param tls_certificate: file with the server's certificate; None for no TLS.
     :param tls_key: file with its key.
     :param tls_client_ca: file with the authorities that may sign clients' certificates; None to ask for
         no certificate.
     :param users: file of users, see :func:`~airflow_provider.metastore.thrift.protocol.read_users`; None
-        to let everybody in.
-    :param message_format: how messages of the notification log are sent: ``json-0.2``, or ``gzip(json-2.0)``
-        as a Hive sends them by default.
-    :param database_outage: seconds that a request waits for a PostgreSQL that is away, where nothing of it
-        can have been done; see :meth:`~airflow_provider.metastore.database.MetastoreEngine.outlast`.
-    :param limits: what one request may ask for at most.
+        for a service without authentication.
+    :param message_format: the format of messages of the notification log: ``json-0.2``, or
+        ``gzip(json-2.0)``, Hive's default.
+    :param database_outage: seconds for which a request waits for a PostgreSQL that is away and cannot have
+        applied it; see :meth:`~airflow_provider.metastore.database.MetastoreEngine.outlast`.
+    :param limits: the limits of requests and connections.
     """
 
     url: str
@@ -116,14 +116,14 @@ class ServiceOptions:
 
 
 def serve(options: ServiceOptions, ready: Callable[[str], None], *, recover: Recover | None = None) -> None:
-    """Serve until SIGTERM or SIGINT; to be called in a process's main thread.
+    """Serve until SIGTERM or SIGINT. Only a process's main thread may call it.
 
-    :param options: how.
+    :param options: the options of the service.
     :param ready: called once, with a line for people, when every process listens.
     :param recover: see :class:`~airflow_provider.metastore.api.Housekeeper`; can be pickled.
     :raises InvalidInputError: when the options cannot work.
     :raises MetastoreUnavailableError: when the database cannot be reached.
-    :raises MetastoreError: when one of several processes ended by itself.
+    :raises MetastoreError: when one of several processes ends by itself.
     """
     if options.processes < 1 or (options.processes > 1 and options.port == 0):
         raise InvalidInputError(
@@ -150,9 +150,9 @@ def serve(options: ServiceOptions, ready: Callable[[str], None], *, recover: Rec
 def served(
     options: ServiceOptions, *, housekeeping: bool = True, recover: Recover | None = None
 ) -> Iterator[MetastoreServer]:
-    """A server in threads of this process, which listens already.
+    """A context manager of a server in threads of this process, which listens already.
 
-    :param options: how; ``processes`` does not count.
+    :param options: the options of the service; ``processes`` has no effect.
     :param housekeeping: whether it also ends timed-out transactions and locks.
     :param recover: see :func:`serve`.
     """
@@ -181,9 +181,9 @@ def serving(
     housekeeping: bool = True,
     recover: Recover | None = None,
 ) -> Iterator[MetastoreServer]:
-    """As :func:`served`, of a metastore or a replica that is open already, and stays open.
+    """As :func:`served`, for a metastore or a replica that is open already, and stays open.
 
-    :param options: those of the database and the replica do not count.
+    :param options: the options of the service; those of the database and the replica have no effect.
     """
     metastore = store.metastore if isinstance(store, CachedStore) else store
     metastore.engine.outlast(options.database_outage)
@@ -238,7 +238,7 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
     )
     authenticate = None
     if options.users is not None:
-        # Imported here: an extra that most installations do not need.
+        # The import needs an extra that most installations do without.
         from airflow_provider.metastore.thrift.protocol.sasl import SaslPlain, read_users
 
         authenticate = SaslPlain(read_users(options.users))
@@ -277,7 +277,7 @@ def _serve_processes(
     stopping: threading.Event,
     recover: Recover | None,
 ) -> None:
-    # Before the processes start: one migration, and one error message if the database cannot be used.
+    # Opened before the processes start, for one migration, and one error if the database cannot be used.
     open_embedded_metastore(options.url).close()
     wait_for_free_port(options.host, options.port, _FREE_SECONDS)
     listening = _SPAWN.Semaphore(0)
@@ -312,7 +312,7 @@ def _serve_child(options: ServiceOptions, number: int, listening: Semaphore, rec
     parent = multiprocessing.parent_process()
     with _stop_signal() as stopping, served(options, housekeeping=number == 1, recover=recover):
         listening.release()
-        # A parent that was killed cannot tell.
+        # A killed parent cannot send a signal, so its child looks for it.
         while not stopping.wait(_LOOK_SECONDS) and parent is not None and parent.is_alive():
             pass
 
@@ -325,7 +325,7 @@ def _check(children: list[SpawnProcess]) -> None:
 
 @contextmanager
 def _stop_signal() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set."""
+    """A context manager of an event that SIGTERM and SIGINT set."""
     stopping = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)

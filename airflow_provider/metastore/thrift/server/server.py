@@ -1,4 +1,4 @@
-"""Hive's wire protocol on a port: a thread for each connection."""
+"""A server of Hive's wire protocol on a port, with a thread for each connection."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from airflow_provider.metastore.thrift.server.processor import MetastoreProcesso
 log = logging.getLogger(__name__)
 
 Authenticate = Callable[[Any], Any]
-"""Takes a connection's ``TSocket`` before the first request, and gives the transport to go on with; raises
-``TTransportException`` to refuse it. An installation's Kerberos goes here."""
+"""Takes a connection's ``TSocket`` before the first request, and returns the transport for the requests. It
+raises ``TTransportException`` to refuse the client. An installation's Kerberos goes here."""
 
 _BROKEN = (OSError, EOFError, TTransportException, TProtocolException)
 _HANDSHAKE_SECONDS = 10.0
 _DRAIN_SECONDS = 2.0
-# A client whose machine is gone is found after about two minutes, whether the server reads or writes.
+# The server detects after about two minutes that a client's machine is gone, whether it reads or writes.
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 120_000}
-# C's struct timeval.
+# The layout of C's struct timeval.
 _TIMEVAL = struct.Struct("@ll")
 
 
 class MetastoreServer(socketserver.ThreadingTCPServer):
-    """Unframed binary protocol, Hive's default. Several processes may listen on one port.
+    """Serves the unframed binary protocol, Hive's default. Several processes may listen on one port.
 
     :param processor: answers the requests.
     :param host: the address to listen on.
     :param port: the port, 0 for any that is free.
-    :param tls: what TLS needs; None for none.
+    :param tls: the context of TLS; None for no TLS.
     :param authenticate: see :data:`Authenticate`.
-    :param limits: of each request.
+    :param limits: the limits of requests and connections.
     :param shares_port: whether other processes of the same service listen on the port, too.
-    :raises InvalidInputError: when the address or the port cannot be listened on.
+    :raises InvalidInputError: when the server cannot listen on the address or the port.
     """
 
     allow_reuse_address = True
@@ -71,7 +71,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         limits: Limits | None = None,
         shares_port: bool = False,
     ) -> None:
-        # SO_REUSEPORT of one process would let a service of another database have half of its clients.
+        # With SO_REUSEPORT on a single process, a service of another database could take half of its clients.
         self.allow_reuse_port = shares_port
         self._limits = limits or Limits()
         self._processor = processor
@@ -90,11 +90,11 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that the server listens on."""
         return int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give a new connection its thread, unless there are too many."""
+        """Start the thread of a new connection, or close it when there are too many."""
         with self._lock:
             is_refused = self._connections >= self._limits.connections
             self._connections += not is_refused
@@ -138,14 +138,14 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
     def stop(self, grace_seconds: float = 10.0) -> None:
         """Accept no more connections, let running requests end, and close all connections.
 
-        :param grace_seconds: how long a request may take to end.
+        :param grace_seconds: seconds to wait for the end of running requests.
         """
         self.shutdown()
         self.server_close()
         with self._lock:
             under_way = dict(self._open)
         for connection in under_way:
-            # A thread that waits for a request reads the end; a thread that works on one may still answer.
+            # A thread that waits for a request reads the end; a thread with a request may still answer.
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RD)
         until = time.monotonic() + grace_seconds
@@ -153,7 +153,7 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
             thread.join(max(0.0, until - time.monotonic()))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A mistake in this module ends one connection, not the server."""
+        """Log an error of this module, which ends one connection, not the server."""
         log.exception("a connection from %s failed", client_address[0])
 
     def _begun(self, connection: socket.socket) -> LimitedProtocol:
@@ -162,13 +162,13 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         _find_dead_clients(connection)
         connection.settimeout(_HANDSHAKE_SECONDS)
         if self._tls is not None:
-            # A copy: the plain socket is what stop() ends.
+            # A copy, because stop() ends the plain socket.
             connection = self._tls.wrap_socket(connection.dup(), server_side=True)
         begin = self._authenticate or TBufferedTransportFactory().get_transport
         limited = LimitedSocket(connection, self._limits)
         transport = begin(limited)
         connection.settimeout(None)
-        # Not settimeout: a write would wait as long, and answers of other threads wait for nobody.
+        # Not settimeout, which would also let a write wait, while answers of other threads must not wait.
         connection.setsockopt(
             socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(self._limits.idle_seconds, 0)
         )
@@ -197,18 +197,19 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
 
 
 def _find_dead_clients(connection: socket.socket) -> None:
-    """Have the system ask clients that say nothing, and give up those that do not acknowledge."""
+    """Let the operating system probe silent clients, and close connections that do not acknowledge."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
-        # Not every system has all of them.
+        # Not every system has all these options.
         if (option := getattr(socket, name, None)) is not None:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def wait_for_free_port(host: str, port: int, seconds: float) -> None:
-    """Wait until no process listens on a port, such as one of a service that was just killed.
+    """Wait until no process listens on a port, such as a process of a service that was just killed.
 
-    :raises InvalidInputError: when one still does after so many seconds, or the host cannot be listened on.
+    :raises InvalidInputError: when a process still listens after so many seconds, or this process cannot
+        listen on the host.
     """
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     attempts = tenacity.Retrying(
@@ -232,7 +233,7 @@ def wait_for_free_port(host: str, port: int, seconds: float) -> None:
 
 
 def _drain(connection: socket.socket) -> None:
-    """Read the rest of a refused request: a client that still sends it would not see the answer."""
+    """Read the rest of a refused request, because a client that is still sending would not see the answer."""
     until = time.monotonic() + _DRAIN_SECONDS
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_WR)
@@ -252,19 +253,19 @@ class _Later:
 
     def begin(self) -> None:
         self.wait()
-        if self._is_hung_up:  # requests sent before that can still be read, but could not be answered
+        if self._is_hung_up:  # earlier requests can still be read, but not answered
             self.end()
             raise TTransportException(TTransportException.END_OF_FILE, "the connection was hung up")
 
     def wait(self) -> None:
-        """Until the last request is answered."""
+        """Wait until the last request is answered."""
         self._turn.acquire()
 
     def end(self) -> None:
         self._turn.release()
 
     def hang_up(self, error: Exception) -> None:
-        """Let its thread, which reads, find the end."""
+        """End the connection, so that its thread, which reads, sees the end."""
         if isinstance(error, _BROKEN):
             log.info("a connection broke: %s", getattr(error, "message", None) or error)
         else:
@@ -275,7 +276,7 @@ class _Later:
 
 
 class _WaitsForNobody:
-    """Writes to a socket: a client that does not read its answers must not hold others up."""
+    """Writes to a socket without waiting, so that a client that reads no answers does not delay others."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -285,7 +286,7 @@ class _WaitsForNobody:
             raise TTransportException(message="a client does not read its answers")
 
     def flush(self) -> None:
-        """Nothing: all was written."""
+        """Do nothing: each write is complete already."""
 
 
 def _protocol(transport: Any) -> Any:

@@ -1,6 +1,6 @@
 """Requests of Hive's own replication: transactions of a source, its write ids, and their ends.
 
-They name a policy, and transactions by the source's ids. What was done before changes nothing (Hive's
+A request names a policy, and transactions by the source's ids. A second call changes nothing (Hive's
 OpenTxnsFunction, AllocateTableWriteIdsFunction, CommitTxnFunction, AbortTxnsFunction and
 ReplTableWriteIdStateFunction). Hive's REPL LOAD keeps its position in parameters of its own.
 """
@@ -34,7 +34,7 @@ _LAST_ID = "repl.last.id"
 
 
 def open_source_txns(metastore: Metastore, request: Any) -> Any:
-    """``open_txns`` with a policy: a transaction for each of the source."""
+    """``open_txns`` with a policy: opens a transaction for each transaction of the source."""
     named = list(request.replSrcTxnIds or ())
     if len(named) != request.num_txns:
         raise InvalidInputError(
@@ -50,7 +50,7 @@ def open_source_txns(metastore: Metastore, request: Any) -> Any:
 
 
 def allocate_source_write_ids(metastore: Metastore, request: Any) -> Any:
-    """``allocate_table_write_ids`` with a policy: the source's write ids, for transactions that are open."""
+    """``allocate_table_write_ids`` with a policy: gives open transactions the source's write ids."""
 
     def allocated(connection: Connection) -> list[Any]:
         found = []
@@ -65,7 +65,7 @@ def allocate_source_write_ids(metastore: Metastore, request: Any) -> Any:
 
 
 def end_source_txn(metastore: Metastore, request: Any, state: TxnState) -> None:
-    """``commit_txn`` or ``abort_txn`` with a policy; a transaction that has ended is left alone."""
+    """``commit_txn`` or ``abort_txn`` with a policy; for an ended transaction it does nothing."""
 
     def end(connection: Connection) -> None:
         end_txn(connection, request.replPolicy, request.txnid, state)
@@ -77,7 +77,7 @@ def end_source_txn(metastore: Metastore, request: Any, state: TxnState) -> None:
 
 
 def bring_write_id_state(metastore: Metastore, request: Any, most_ids: int) -> None:
-    """``repl_tbl_writeid_state``, of a table that was bootstrapped; nothing where it has write ids."""
+    """``repl_tbl_writeid_state`` of a bootstrapped table; for a table with write ids it does nothing."""
     seen = ValidWriteIdList.parse(request.validWriteIdlist, most_ids)
     committed = next((one for one in range(seen.high_watermark, 0, -1) if seen.is_valid(one)), 0)
 

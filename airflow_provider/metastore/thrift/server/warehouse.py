@@ -1,4 +1,4 @@
-"""Folders of databases, tables and partitions, when Hive's clients leave them to the metastore."""
+"""The folders of databases, tables and partitions, when Hive's clients leave them to the metastore."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from airflow_provider.metastore.model import MANAGED_TABLE, DatabaseInfo, TableI
 
 log = logging.getLogger(__name__)
 
-# Names of one file system.
+# Other schemes of the same file system.
 _SAME = {"s3a": "s3", "s3n": "s3", "local": "file", "gcs": "gs"}
 
 
 class Warehouse:
-    """Says where things go, and keeps their folders if it was asked to.
+    """Chooses the locations of databases, tables and partitions, and manages their folders if it has to.
 
-    Folders are made on the file systems of the warehouse and of the managed locations. They are moved and
-    deleted only below one of these, after links and ``..`` are resolved.
+    It creates folders on the file systems of the warehouse and of the managed locations. It moves and deletes
+    folders only below one of these, after it has resolved links and ``..``.
 
-    :param root: folder or URL under which databases go that have no location of their own; None for none.
-    :param manages_folders: make folders of databases and tables, move and delete those of managed tables, as
-        Hive does. Otherwise no file is ever touched: Spark's ``DROP TABLE`` then leaves the data there.
-    :param managed_locations: folders or URLs outside of the warehouse below which folders are managed, too.
-    :raises InvalidInputError: when folders are to be managed, and neither a root nor a location is given.
+    :param root: folder or URL of databases that have no location of their own; None for none.
+    :param manages_folders: create folders of databases and tables, move and delete those of managed tables,
+        as Hive does. Otherwise the server never touches a file: Spark's ``DROP TABLE`` then leaves the data.
+    :param managed_locations: folders or URLs outside of the warehouse below which it manages folders, too.
+    :raises InvalidInputError: when ``manages_folders`` comes without a root and without a location.
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class Warehouse:
         self._listed = [_place(one) for one in listed] if manages_folders else []
 
     def database_location(self, database: DatabaseInfo) -> str | None:
-        """Where a database's tables go by default; None when nobody said."""
+        """The default location of a database's tables; None when there is none."""
         return database.location or self.default_location(database.name)
 
     def default_location(self, database: str) -> str | None:
-        """Where the tables of a database go that has no location of its own; None without a warehouse."""
+        """The location of a database that has none of its own; None without a warehouse."""
         if self._root is None:
             return None
         return self._root if database == "default" else f"{self._root}/{database}.db"
 
     def table_location(self, database: DatabaseInfo, table: str) -> str:
-        """Where a table goes whose client says nothing.
+        """The location of a table whose client gives none.
 
         :raises InvalidInputError: when neither the database nor the warehouse has a location.
         """
@@ -73,9 +73,9 @@ class Warehouse:
 
     @contextmanager
     def made(self, *locations: str | None) -> Iterator[None]:
-        """Make folders before what they are for is committed; when that fails, the new ones are removed.
+        """Create folders before the commit of their objects; remove the new ones when the commit fails.
 
-        :raises MetastoreError: when one cannot be made; then nothing may be committed.
+        :raises MetastoreError: when a folder cannot be created; then nothing may be committed.
         """
         with ExitStack() as undo:
             for location in locations:
@@ -85,9 +85,9 @@ class Warehouse:
             undo.pop_all()
 
     def remove(self, location: str, of: str) -> None:
-        """Delete the folder of something that was dropped; what cannot be deleted is logged, and stays.
+        """Delete the folder of a dropped object. Files that cannot be deleted stay, and the log names them.
 
-        :param of: what it belonged to, for the log.
+        :param of: the object that the folder belonged to, for the log.
         """
         if not self._manages or not location:
             return
@@ -108,11 +108,11 @@ class Warehouse:
             log.exception("%s was dropped, and its folder %s could not be deleted", of, location)
 
     def empty(self, location: str, of: str) -> None:
-        """Delete what is in a folder, before it is told that its rows are gone.
+        """Delete the content of a folder, before the event that its rows are deleted.
 
-        :param of: the table that it belongs to.
+        :param of: the table that the folder belongs to.
         :raises InvalidInputError: when the folder is not below a listed one.
-        :raises MetastoreError: when something cannot be deleted.
+        :raises MetastoreError: when a file cannot be deleted.
         """
         if not self._is_listed(location):
             raise InvalidInputError(
@@ -129,16 +129,16 @@ class Warehouse:
             raise MetastoreError(f"table {of}: {location} cannot be emptied: {_reason(error)}") from error
 
     def remove_empty(self, location: str | None) -> None:
-        """Delete the folder of a database that was dropped, unless something is in it."""
+        """Delete the folder of a dropped database, if it is empty."""
         if location and self._is_listed(location):
             _remove_empty(*url_to_fs(location))
 
     def owns_folder(self, table: TableInfo) -> bool:
-        """Whether the folder of a table is moved and deleted with it: the table is managed."""
+        """Whether the folder of a table is moved and deleted with the table, because it is managed."""
         return self._manages and table.table_type == MANAGED_TABLE and bool(table.location)
 
     def moves_with_name(self, table: TableInfo, database: DatabaseInfo) -> bool:
-        """Whether a rename takes the table's folder along: it is managed, and where its name says."""
+        """Whether a rename moves the table's folder: the table is managed, and its folder has its name."""
         default = self.database_location(database)
         return (
             self.owns_folder(table)
@@ -148,7 +148,7 @@ class Warehouse:
         )
 
     def moves_with_values(self, table: TableInfo, location: str, name: str) -> bool:
-        """The same for a partition.
+        """Whether a change of a partition's values moves its folder, by the rule of :meth:`moves_with_name`.
 
         :param location: the partition's folder.
         :param name: the partition's name.
@@ -161,7 +161,7 @@ class Warehouse:
 
     @contextmanager
     def moved(self, source: str, target: str) -> Iterator[None]:
-        """Move a folder before its new place is committed; when that fails, it moves back.
+        """Move a folder before the commit of its new location; move it back when the commit fails.
 
         :raises MetastoreError: when it cannot be moved, or the target is not below a listed location.
         """
@@ -203,7 +203,7 @@ class Warehouse:
         return ".." not in location.split("/") and any(protocol == one for one, _ in self._listed)
 
     def _is_listed(self, location: str) -> bool:
-        """Whether a folder is below a listed one, and is none of those itself."""
+        """Whether a folder is below a listed one, and is not itself a listed one."""
         if not self._is_on_listed_file_system(location):
             return False
         protocol, path = _place(location)
@@ -211,7 +211,7 @@ class Warehouse:
 
 
 def _protocol(location: str) -> str:
-    # One in another's name (`zip::file:/x`) is none that can be listed.
+    # A chained URL (`zip::file:/x`) is never below a listed location.
     if "::" in location:
         return location
     protocol = str(get_protocol(location))
@@ -219,7 +219,7 @@ def _protocol(location: str) -> str:
 
 
 def _place(location: str) -> tuple[str, str]:
-    """The file system, and the path there without links. Clients write one folder in several ways."""
+    """The file system and the path without links, because clients write one folder in several ways."""
     protocol = _protocol(location)
     path = str(url_to_fs(location)[1])
     return protocol, os.path.realpath(path) if protocol == "file" else posixpath.normpath(path)

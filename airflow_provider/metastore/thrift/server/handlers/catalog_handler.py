@@ -1,4 +1,4 @@
-"""Databases, tables and functions, as Hive's clients ask for them."""
+"""The methods about databases, tables and functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_s
 from airflow_provider.metastore.thrift.server.warehouse import Warehouse
 from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write_id
 
-# StatsSetupConst.CASCADE, where Hive's clients put it.
+# StatsSetupConst.CASCADE, a key that Hive's clients send in the request's context.
 _CASCADE = "CASCADE"
 _VIEW = "VIRTUAL_VIEW"
 
@@ -41,9 +41,9 @@ _VIEW = "VIRTUAL_VIEW"
 class CatalogHandler:
     """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
 
-    :param reads: what is asked.
-    :param structs: makes the answers.
-    :param warehouse: where things go that have no location.
+    :param reads: answers the reads.
+    :param structs: makes the structs of tables.
+    :param warehouse: chooses locations where clients give none.
     """
 
     def __init__(self, reads: CatalogReads, structs: TableStructs, warehouse: Warehouse) -> None:
@@ -149,7 +149,7 @@ class CatalogHandler:
     def create_table(self, struct: Any, then: Callable[[Connection, TableInfo], None] | None = None) -> None:
         """Create a table.
 
-        :param then: what is done with it before others see it.
+        :param then: called with the table in the same database transaction, before others see it.
         """
         table = self._new_table(struct)
 
@@ -174,7 +174,7 @@ class CatalogHandler:
             self._metastore.engine.write(create)
 
     def _new_table(self, struct: Any) -> TableInfo:
-        """What is registered for the table that a client describes."""
+        """The table to register, from a client's struct."""
         struct.createTime = struct.createTime or int(time.time())
         table = read_table(struct)
         home = self._metastore.get_database(plain_name(table.database))
@@ -324,7 +324,7 @@ class CatalogHandler:
     ) -> None:
         """Alter and rename a table, both at once.
 
-        ``expected_parameter_key`` of the context, as Iceberg sends it, makes it a compare-and-set.
+        With Iceberg's ``expected_parameter_key`` in the context it is a compare-and-set.
         """
         wanted = read_table(struct)
         database, name = plain_name(database).lower(), name.lower()
@@ -359,7 +359,7 @@ class CatalogHandler:
             self._metastore.engine.write(change)
 
     def _tables(self, database: str, names: Iterable[str]) -> list[TableInfo]:
-        """Those of the tables that are there."""
+        """The tables of these names, without those that do not exist."""
         found = []
         for name in dict.fromkeys(one.lower() for one in names):
             try:
@@ -436,7 +436,7 @@ def _alteration(
 
 
 def _txn(connection: Connection, table: tuple[str, str], write_id: int | None) -> int | None:
-    """The transaction of the write id that a request names; one that names none is its own."""
+    """The transaction of the write id in a request; None without one, for a transaction of its own."""
     if write_id is None or write_id <= 0:
         return None
     return txn_of_write_id(connection, *table, write_id)
@@ -447,12 +447,12 @@ def _types(columns: Iterable[Column]) -> dict[str, str]:
 
 
 def plain_name(database: str) -> str:
-    """A database's name without a catalog's: ``@hive#lake`` is how Hive 3 writes it."""
+    """A database's name without the catalog's, which Hive 3 sends as in ``@hive#lake``."""
     if not database.startswith("@"):
         return database
     return database.partition("#")[2].removesuffix("!")
 
 
 def _matching(pattern: str | None, names: Iterable[str]) -> Iterable[str]:
-    """The names that fit a pattern; all of them without one."""
+    """The names that match a pattern; all names without one."""
     return names if pattern is None else filter(name_pattern(pattern), names)

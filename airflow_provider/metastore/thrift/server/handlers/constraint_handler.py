@@ -1,4 +1,4 @@
-"""Constraints of tables, as Hive's clients declare them and ask for them."""
+"""The methods about constraints of tables."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from airflow_provider.metastore.thrift.server.handlers.catalog_handler import Ca
 
 @dataclass(frozen=True)
 class _Kind:
-    """How Hive tells constraints of one kind.
+    """Hive's structs for constraints of one kind.
 
     :param struct: the struct of one column.
-    :param name: its field with the constraint's name.
-    :param several: the field with all of them, in answers and requests.
+    :param name: the struct's field with the constraint's name.
+    :param several: the field with all constraints of the kind, in answers and requests.
     :param one_each: whether each column is a constraint of its own.
     """
 
@@ -39,7 +39,7 @@ _KINDS = {
     "default": _Kind(hive.SQLDefaultConstraint, "dc_name", "defaultConstraints"),
     "check": _Kind(hive.SQLCheckConstraint, "dc_name", "checkConstraints"),
 }
-# What is not kept with a column: it is the table's, or the constraint's.
+# Fields that are not stored with a column, because they belong to the table or the constraint.
 _OF_TABLE = frozenset(
     {"table_db", "table_name", "catName", "pktable_db", "pktable_name", "fktable_db", "fktable_name"}
 )
@@ -48,7 +48,7 @@ _OF_TABLE = frozenset(
 class ConstraintHandler:
     """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
 
-    :param metastore: what is asked.
+    :param metastore: the metastore.
     :param tables: creates tables.
     """
 
@@ -98,7 +98,7 @@ class ConstraintHandler:
         return hive.PrimaryKeysResponse(primaryKeys=found)
 
     def get_foreign_keys(self, request: Any) -> Any:
-        """Of a table, or to a table, or both."""
+        """Answer the foreign keys of a table, those that refer to a table, or those between two tables."""
         if request.foreign_tbl_name is None:
             return hive.ForeignKeysResponse(foreignKeys=self._to(request))
         found = self._of(request.foreign_db_name, request.foreign_tbl_name, constraints.FOREIGN_KEY)
@@ -130,7 +130,7 @@ class ConstraintHandler:
         return hive.AllTableConstraintsResponse(allTableConstraints=hive.SQLAllTableConstraints(**found))
 
     def _add(self, kind: str, structs: Sequence[Any]) -> None:
-        """Declare constraints, which are all of one table, as in Hive."""
+        """Declare constraints of one table, as in Hive."""
         if not structs:
             return
         of_foreign_key = kind == constraints.FOREIGN_KEY
@@ -167,7 +167,7 @@ class ConstraintHandler:
 
 
 def _read(kind: str, structs: Iterable[Any] | None) -> list[Constraint]:
-    """The constraints that a client declares: columns with the same name are one, those without are one."""
+    """Read a client's constraints. Columns with the same name form one; those without a name form one."""
     how = _KINDS[kind]
     grouped: dict[object, list[Any]] = {}
     for number, one in enumerate(structs or ()):

@@ -1,4 +1,4 @@
-"""Methods about what this metastore does not keep, answered as by a Hive that has nothing of the kind."""
+"""Methods about objects that this metastore does not keep, answered as by a Hive without any of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from airflow_provider.metastore.thrift.protocol import hive
 
 _NO_COMPACTION = "this metastore compacts no Hive ACID tables; Hudi tables are compacted by table services"
 
-# What there is none of, and the answer that says so.
+# By method, the empty answer.
 _EMPTY: dict[str, Any] = {
     "show_compact": hive.ShowCompactResponse(compacts=[]),
     "abort_Compactions": hive.AbortCompactResponse(abortedcompacts={}),
     "find_next_compact": hive.OptionalCompactionInfoStruct(),
     "find_next_compact2": hive.OptionalCompactionInfoStruct(),
     "get_latest_committed_compaction_info": hive.GetLatestCommittedCompactionInfoResponse(compactions=[]),
-    # Hive's word for what it does not do; a client shows the text.
+    # Hive's state of a compaction that it does not do; a client shows the text.
     "compact2": hive.CompactionResponse(
         id=0,
         state="refused",
@@ -41,8 +41,8 @@ _EMPTY: dict[str, Any] = {
     "get_master_keys": [],
 }
 
-# What a client tells, and nobody here needs: settings of a Hive, measurements, and the write ids that readers
-# still see, for a cleaner of compacted Hive ACID files.
+# Methods that send what this metastore does not need: settings of a Hive, measurements, and the write ids
+# that readers still see, for a cleaner of compacted Hive ACID files.
 _TAKEN_NOTE_OF = frozenset(
     {
         "setMetaConf",
@@ -53,7 +53,7 @@ _TAKEN_NOTE_OF = frozenset(
     }
 )
 
-# Methods that look one up, and of what.
+# Methods that look up one object, by the object's kind.
 _ABSENT = {
     "get_dataconnector_req": "data connector",
     "get_stored_procedure": "stored procedure",
@@ -71,7 +71,7 @@ _ABSENT = {
 
 _ROLES = "roles and privileges are not kept: whoever may connect may do everything"
 _TOKENS = "delegation tokens are not issued: there is no Kerberos; connect by TLS and a password"
-# Methods that would have to keep something, and why they do not.
+# Methods that would have to store an object, and the reason why they cannot.
 _REFUSED = {
     "compact": _NO_COMPACTION,
     "get_delegation_token": _TOKENS,
@@ -90,7 +90,7 @@ _REFUSED = {
 
 
 class EmptyAnswers:
-    """Methods of ``ThriftHiveMetastore`` by their names in the interface definition; requests are not read.
+    """Methods of ``ThriftHiveMetastore`` by their names in the interface definition; they ignore the request.
 
     Each is in one of the tables above.
     """

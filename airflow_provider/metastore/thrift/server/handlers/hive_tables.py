@@ -1,4 +1,4 @@
-"""What Hive asks of tables that its clients describe, adds to them, and leaves out of answers."""
+"""Hive's rules for tables that its clients describe: checks, additions, and projections of answers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore.model import Column, TableInfo
 from airflow_provider.metastore.patterns import sql_pattern
 
-# hive_metastoreConstants.DDL_TIME: seconds since the epoch, of the last change.
+# hive_metastoreConstants.DDL_TIME: the time of the last change, in seconds since the epoch.
 _DDL_TIME = "transient_lastDdlTime"
-# Of Table: its StorageDescriptor, which only Hive's clients describe.
+# The field id of a Table's StorageDescriptor, which only Hive's clients describe.
 _STORAGE = "7"
-# ColumnType.AllTypes, and what a client sends that leaves the columns to the serializer.
+# ColumnType.AllTypes, and the type of a column that a client leaves to the serializer.
 _TYPES = frozenset(
     {"void", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string"}
     | {"varchar", "char", "binary", "date", "datetime", "timestamp", "timestamplocaltz", "uniontype"}
@@ -31,9 +31,9 @@ def is_of_hive(table: TableInfo) -> bool:
 
 
 def check_types(table: TableInfo, columns: Iterable[Column]) -> None:
-    """Look at the types of columns as Hive does (``validateColumnType``): at the outermost type's name.
+    """Check the outermost type's name of each column, as Hive does (``validateColumnType``).
 
-    :param table: whose columns they are; one that Hive's clients have not described is not looked at.
+    :param table: the columns' table. A table that no client of Hive's has described is not checked.
     :raises InvalidInputError: when Hive does not know a type.
     """
     for one in columns if is_of_hive(table) else ():
@@ -48,19 +48,18 @@ def check_types(table: TableInfo, columns: Iterable[Column]) -> None:
 
 
 def with_ddl_time(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The parameters of a table or a partition with the time of its change, unless the client says one."""
+    """The parameters of a table or a partition with the time of its change, unless the client gives one."""
     known = parameters.get(_DDL_TIME, "0")
     return {**parameters, _DDL_TIME: str(int(time.time())) if known in ("", "0") else known}
 
 
 def projected(struct: Any, fields: Sequence[str], includes: str | None, excludes: str | None) -> Any:
-    """A table or a partition with those of its fields that a request asks for.
+    """A table or a partition with only the fields that a request asks for.
 
-    :param struct: Hive's struct of it.
-
-    :param fields: such as ``values``, ``sd.location`` or ``sd.serdeInfo.serializationLib``; none is all.
-    :param includes: SQL pattern (``%``, ``_``) of the parameters that are wanted; None is all.
-    :param excludes: SQL pattern of those that are not; None is none.
+    :param struct: Hive's struct of the table or partition.
+    :param fields: such as ``values``, ``sd.location`` or ``sd.serdeInfo.serializationLib``; empty for all.
+    :param includes: SQL pattern (``%``, ``_``) of the parameters to keep; None for all.
+    :param excludes: SQL pattern of the parameters to leave out; None for none.
     """
     kept = copy.copy(struct)
     if fields:
@@ -76,7 +75,7 @@ def projected(struct: Any, fields: Sequence[str], includes: str | None, excludes
 
 def _only(struct: Any, paths: Sequence[Sequence[str]]) -> Any:
     kept = type(struct)()
-    # A field with a default value is not there either, unless it was asked for.
+    # A field with a default value is left out, too, unless the request asks for it.
     for name in vars(kept):
         setattr(kept, name, None)
     for name in dict.fromkeys(path[0] for path in paths):

@@ -1,4 +1,4 @@
-"""Statistics of columns, of several partitions or of old and new rows, put together as Hive puts them."""
+"""Merges column statistics of several partitions, or of old and new rows, as Hive does."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-# Fields of all kinds in ColumnStatisticsData. Sketches (bitVectors) are not put together.
+# Fields of all kinds in ColumnStatisticsData. Sketches (bitVectors) are not merged.
 _SUMMED = ("numNulls", "numTrues", "numFalses")
-# Without sketches Hive takes the larger number of distinct values, too (LongColumnStatsMerger).
+# Without sketches Hive also takes the larger number of distinct values (LongColumnStatsMerger).
 _LARGEST = ("numDVs", "maxColLen", "avgColLen")
 _KINDS = (
     "booleanStats",
@@ -24,9 +24,10 @@ _KINDS = (
 
 
 def merged(first: Any, second: Any) -> Any:
-    """Two structs ``ColumnStatisticsData`` of one column as one.
+    """Merge two structs ``ColumnStatisticsData`` of one column.
 
-    :return: the second one when they are of different kinds: the column's type was changed in between.
+    :return: the merged struct. The second one when they are of different kinds, because the column's type was
+        changed in between.
     """
     for kind in _KINDS:
         one, other = getattr(first, kind), getattr(second, kind)
@@ -54,7 +55,7 @@ def _put(into: Any, name: str, one: Any, other: Any, combine: Callable[[Any, Any
 
 
 def _comparable(value: Any) -> Any:
-    """A bound as what it stands for: a number, or one in a struct of Hive's."""
+    """The value of a bound for comparisons: the bound itself, or the number in a struct of Hive's."""
     if hasattr(value, "unscaled"):
         return Decimal(int.from_bytes(value.unscaled, "big", signed=True)).scaleb(-value.scale)
     for name in ("daysSinceEpoch", "secondsSinceEpoch"):

@@ -1,4 +1,4 @@
-"""The notification log, as Hive's clients ask for it, and its consumers, which Hive does not have."""
+"""The methods about the notification log, and about its consumers, which Hive does not have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider.metastore.model import (
 from airflow_provider.metastore.thrift.protocol import hive
 
 _BATCH = 1_000
-# MessageBuilder.ALLOC_WRITE_ID_EVENT: as Hive's consumers know the type.
+# MessageBuilder.ALLOC_WRITE_ID_EVENT: the name of the type in Hive's log.
 _HIVES_TYPES: dict[str, str] = {EventType.ALLOC_WRITE_ID: hive.ALLOC_WRITE_ID_EVENT}
 _OUR_TYPES = {hives: ours for ours, hives in _HIVES_TYPES.items()}
 _OF_NO_CATALOG = frozenset({EventType.ALLOC_WRITE_ID})
@@ -31,9 +31,9 @@ _OF_NO_CATALOG = frozenset({EventType.ALLOC_WRITE_ID})
 class NotificationHandler:
     """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
 
-    :param metastore: what is asked.
-    :param message_format: how messages are sent, ``json-0.2`` or ``gzip(json-2.0)``.
-    :raises InvalidInputError: when it is another one.
+    :param metastore: the metastore.
+    :param message_format: the format of messages, ``json-0.2`` or ``gzip(json-2.0)``.
+    :raises InvalidInputError: when the format is another one.
     """
 
     def __init__(self, metastore: Metastore, message_format: str = MESSAGE_FORMAT) -> None:

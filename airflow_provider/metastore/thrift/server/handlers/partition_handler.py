@@ -1,4 +1,4 @@
-"""What Hive's clients change of partitions."""
+"""The methods that change partitions."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ _BASIC_STATISTICS = frozenset({"numFiles", "numRows", "rawDataSize", "totalSize"
 class PartitionHandler:
     """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
 
-    :param reads: what is asked.
-    :param structs: makes the answers.
-    :param warehouse: where partitions go that have no location.
+    :param reads: answers the reads.
+    :param structs: makes the structs of tables.
+    :param warehouse: chooses locations where clients give none.
     """
 
     def __init__(self, reads: CatalogReads, structs: TableStructs, warehouse: Warehouse) -> None:
@@ -141,7 +141,7 @@ class PartitionHandler:
             values,
             delete_data=bool(request.deleteData),
             if_exists=bool(request.ifExists),
-            # Where Hive's own client puts it (PartitionDropOptions).
+            # The place where Hive's own client puts the write id (PartitionDropOptions).
             write_id=int(_properties(request).get("writeId", NO_WRITE_ID)),
         )
         return hive.DropPartitionsResult(partitions=dropped if request.needResult else None)
@@ -181,7 +181,7 @@ class PartitionHandler:
     def exchange_partitions(
         self, spec: dict[str, str], source_db: str, source: str, target_db: str, target: str
     ) -> list[Any]:
-        """Move partitions to another table, all of them or none; with their folders where these are managed.
+        """Move partitions to another table, all of them or none, and their folders if these are managed.
 
         :param spec: values by partition key; a key that is absent or empty may have any value.
         """
@@ -242,7 +242,7 @@ class PartitionHandler:
                 "managed tables, with --manage-folders; delete the rows by the engine that writes the table",
                 table=owner.full_name,
             )
-        # Before files are deleted: the changes below would be refused.
+        # This comes before files are deleted: the metastore would refuse the changes below.
         check_writable(owner.database, self._metastore.get_database(owner.database).parameters)
         found = {one.values: one for one in self._metastore.get_partitions(owner.database, owner.name)}
         wanted = [partition_values(values_in_name(owner, one)) for one in names or ()] or list(found)
@@ -290,7 +290,7 @@ class PartitionHandler:
         txn_id = txn_id or self._txn(*place, partition.writeId)
         new_values = partition_values(partition.values)
         changes: dict[str, Any] = {"values": new_values}
-        # As in Hive, the location that the client sends does not count.
+        # As in Hive, the location that the client sends has no effect.
         if self._warehouse.moves_with_values(owner, before.location, partition_name(owner, before.values)):
             changes["location"] = f"{owner.location.rstrip('/')}/{partition_name(owner, new_values)}"
             with self._warehouse.moved(before.location, changes["location"]):
@@ -334,7 +334,7 @@ class PartitionHandler:
         self._metastore.engine.write(change)
 
     def _txn(self, database: str, table: str, write_id: int | None) -> int | None:
-        """The transaction of the write id that a request names; one that names none is its own."""
+        """The transaction of the write id in a request; None without one, for a transaction of its own."""
         if write_id is None or write_id <= 0:
             return None
         return self._metastore.engine.read(
@@ -384,7 +384,7 @@ class PartitionHandler:
         return self._described(owner, dropped)
 
     def _values_of(self, request: Any) -> list[PartitionValues]:
-        """The values of the partitions that a request gives by expressions, each of which has to hit one."""
+        """The values of the partitions that a request's expressions choose; each has to choose some."""
         owner, found = self._metastore.engine.read(
             lambda connection: get_table_and_partitions(
                 connection, plain_name(request.dbName), request.tblName
@@ -439,5 +439,5 @@ def _exchange(
 
 
 def _without_rows(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The parameters of a table or a partition, with those of its basic statistics that it has at zero."""
+    """The parameters of a table or a partition, with its existing basic statistics set to zero."""
     return {key: "0" if key in _BASIC_STATISTICS else value for key, value in parameters.items()}

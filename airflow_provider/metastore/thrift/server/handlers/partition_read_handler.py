@@ -1,4 +1,4 @@
-"""What Hive's clients ask of partitions."""
+"""The methods that read partitions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _all(table: TableInfo) -> PartitionChoice:
 
 
 def _beginning(values: Sequence[str]) -> Choose:
-    """Partitions whose first values are these; an empty one is any."""
+    """Choose the partitions with these first values; an empty value stands for any."""
 
     def keep(own: PartitionValues) -> bool:
         return all(asked in ("", had) for asked, had in zip(values, partition_texts(own), strict=False))
@@ -57,7 +57,7 @@ def _beginning(values: Sequence[str]) -> Choose:
 
 
 def _named(names: Sequence[str]) -> Choose:
-    """Partitions by names such as ``year=2013/month=1``."""
+    """Choose partitions by names such as ``year=2013/month=1``."""
 
     def choose(table: TableInfo) -> PartitionChoice:
         known = dict.fromkeys(partition_values(values_in_name(table, name)) for name in names)
@@ -71,7 +71,7 @@ def _filtered(text: str) -> Choose:
 
 
 def expression_text(expression: bytes) -> str:
-    """The filter's text that an expression is."""
+    """The text of a filter in an expression."""
     with contextlib.suppress(UnicodeDecodeError):
         text = expression.decode()
         if "".join(text.split()).isprintable():
@@ -89,7 +89,7 @@ def _expression_of(request: Any) -> str:
 
 
 def _chosen_by(spec: Any) -> Choose:
-    """What a ``GetPartitionsFilterSpec`` asks for; without filters every partition."""
+    """Choose the partitions of a ``GetPartitionsFilterSpec``; without filters every partition."""
     filters = (spec and spec.filters) or []
     if not filters:
         return _all
@@ -104,7 +104,7 @@ def _chosen_by(spec: Any) -> Choose:
 
 
 def _steps(name: str) -> dict[str, str]:
-    """The keys and values in a partition's name, of whatever table."""
+    """The keys and values in the name of a partition of any table."""
     steps = [step.partition("=") for step in name.split("/")] if name else []
     if broken := [f"{key}{sign}{value}" for key, sign, value in steps if not (key and sign)]:
         raise InvalidInputError(f"{name!r} is no name of a partition: {broken[0]!r} is not KEY=VALUE")
@@ -112,15 +112,15 @@ def _steps(name: str) -> dict[str, str]:
 
 
 def _most(limit: int | None) -> int | None:
-    """How many partitions are wanted: a negative number is all."""
+    """The largest number of partitions in an answer; None, for all, when the limit is negative."""
     return None if limit is None or limit < 0 else limit
 
 
 class PartitionReadHandler:
     """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
 
-    :param reads: what is asked.
-    :param structs: makes the answers.
+    :param reads: answers the reads.
+    :param structs: makes the structs of tables.
     """
 
     def __init__(self, reads: CatalogReads, structs: TableStructs) -> None:
@@ -204,7 +204,7 @@ class PartitionReadHandler:
         return len(self._reads.table_and_chosen_values(plain_name(database), table, _filtered(text))[1])
 
     def get_partitions_by_expr(self, request: Any) -> Any:
-        """As Hive's ``MsckPartitionExpressionProxy``, which takes an expression for a filter's text."""
+        """Read an expression as a filter's text, as Hive's ``MsckPartitionExpressionProxy`` does."""
         reader = self._reads.reader(request.validWriteIdList, request.id)
         choice = _filtered(_expression_of(request))
         found = self._partitions(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
@@ -242,7 +242,7 @@ class PartitionReadHandler:
         return self._names(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
 
     def get_partition_values(self, request: Any) -> Any:
-        """Values as they stand in the partitions' names, so escaped: Hive's answer, too."""
+        """The values as in the partitions' names, that is escaped, as in Hive's answer."""
         reader = self._reads.reader(request.validWriteIdList, None)
         choice = _filtered(request.filter or "")
         owner, found = self._chosen(request.dbName, request.tblName, -1, choice, reader)
@@ -274,11 +274,11 @@ class PartitionReadHandler:
         return _steps(name)
 
     def partition_name_has_valid_characters(self, values: list[str], raises: bool) -> bool:
-        """Every character can be part of a value here, as in a Hive without a pattern for them."""
+        """Accept every character in a value, as a Hive without a pattern for values does."""
         return True
 
     def read_partitions(self, request: Any) -> Any:
-        """Our own client's request; Hive's requests for partitions have no field for the reader's session."""
+        """Answer our own client, because Hive's requests for partitions have no field for the session."""
         reader = self._reads.reader(request.validWriteIdList, request.id, request.seenEventId)
         place = (request.dbName, request.tblName)
         if request.values is not None:
@@ -312,7 +312,7 @@ class PartitionReadHandler:
     def _chosen(
         self, database: str, table: str, limit: int | None, choice: Choose, reader: Reader | None
     ) -> tuple[TableInfo, list[PartitionInfo]]:
-        """A table and those of its partitions that are wanted, as of one moment."""
+        """A table and its chosen partitions, as of one moment."""
         return self._reads.table_and_chosen(plain_name(database), table, choice, _most(limit), reader)
 
     def _specs(

@@ -1,4 +1,4 @@
-"""Hive's ``PartitionSpec``: partitions that share their storage descriptor, told once for all of them."""
+"""Hive's ``PartitionSpec``: partitions with a common storage descriptor, which it carries once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from airflow_provider.metastore.thrift.protocol import hive
 
 
 def partition_specs(table: TableInfo, partitions: Sequence[Any]) -> list[Any]:
-    """Partitions grouped as Hive groups them (``getPartitionspecsGroupedByStorageDescriptor``).
+    """Group partitions as Hive does (``getPartitionspecsGroupedByStorageDescriptor``).
 
-    Those below the table's folder are grouped by their storage descriptors; all others are one list.
+    Partitions below the table's folder are grouped by their storage descriptors; all others form one list.
 
-    :param table: their table.
+    :param table: the partitions' table.
     :param partitions: Hive's structs.
     """
     root = table.location.rstrip("/")
@@ -45,7 +45,7 @@ def partition_specs(table: TableInfo, partitions: Sequence[Any]) -> list[Any]:
 
 
 def partitions_of(specs: Iterable[Any]) -> list[Any]:
-    """The partitions that specs describe, as structs of their own."""
+    """The partitions of specs, each as a struct of its own."""
     found: list[Any] = []
     for spec in specs:
         if spec.partitionList is not None:

@@ -1,7 +1,7 @@
-"""Roles and privileges, answered as by a Hive without any grant.
+"""The methods about roles and privileges, answered as by a Hive without any grant.
 
 Like Hive's default authorization, this metastore checks nothing: an authenticated user may do everything.
-Trino asks all the same, and shows the answers.
+Trino still asks for roles and privileges, and shows the answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ADMIN, _PUBLIC = "admin", "public"
 class PrivilegeHandler:
     """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
 
-    Those that grant and revoke are not there: a client that calls them learns that it cannot.
+    It has no methods to grant and revoke: a client that calls one gets an error.
     """
 
     def get_role_names(self) -> list[str]:

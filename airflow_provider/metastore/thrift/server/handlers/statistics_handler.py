@@ -1,4 +1,4 @@
-"""Statistics of columns, as Hive's clients and Trino keep them and ask for them."""
+"""The methods about column statistics, which Hive's clients and Trino write and read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ENGINE = "hive"
 class StatisticsHandler:
     """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
 
-    :param metastore: what is asked.
+    :param metastore: the metastore.
     """
 
     def __init__(self, metastore: Metastore) -> None:
@@ -106,7 +106,7 @@ class StatisticsHandler:
         given = {one.colName.lower(): one.statsData for one in statistics.statsObj}
 
         def update(connection: Connection) -> None:
-            # Locked before it is read, as who merges at the same moment does.
+            # The table is locked before its statistics are read, so that two merges at once do not lose one.
             owner = get_table(connection, database, table, lock=True)
             told = dict(given)
             if merges:
@@ -127,7 +127,7 @@ class StatisticsHandler:
                 {column: serialize(data) for column, data in told.items()},
                 partition=partition,
                 engine=engine or _ENGINE,
-                struct=_told(owner, statistics, told),
+                struct=_statistics_json(owner, statistics, told),
                 write_id=NO_WRITE_ID if write_id is None else write_id,
             )
 
@@ -200,8 +200,8 @@ def _structs(found: Sequence[ColumnStatistics]) -> list[Any]:
     ]
 
 
-def _told(table: TableInfo, statistics: Any, data: Mapping[str, Any]) -> str:
-    """Hive's struct of what is known by now, in Thrift's JSON."""
+def _statistics_json(table: TableInfo, statistics: Any, data: Mapping[str, Any]) -> str:
+    """Hive's struct of the new statistics, in Thrift's JSON."""
     place = copy.copy(statistics.statsDesc)
     place.dbName, place.tableName, place.catName = table.database, table.name, CATALOG
     types = {column.name.lower(): column.type for column in table.schema}

@@ -1,4 +1,4 @@
-"""Transactions, write ids and locks, as Hive's clients ask for them."""
+"""The methods about transactions, write ids and locks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from airflow_provider.metastore.transactions import (
     txn_of_write_id,
 )
 
-_MAX_TXNS = 1_000  # hive.txn.max.open.batch: more are silently cut to it
+_MAX_TXNS = 1_000  # hive.txn.max.open.batch: Hive silently opens no more than this
 _LOCK_TYPES = {getattr(hive.LockType, type_.name): type_ for type_ in LockType}
 _LOCK_TYPES_BACK = {type_: number for number, type_ in _LOCK_TYPES.items()}
 
@@ -62,9 +62,9 @@ _LOCK_TYPES_BACK = {type_: number for number, type_ in _LOCK_TYPES.items()}
 class TransactionHandler:
     """Methods of ``ThriftHiveMetastore`` by their names in the interface definition.
 
-    :param metastore: what is asked; none of this is ever answered from a replica's memory.
-    :param timeout_seconds: how long a lock outlives its last heartbeat.
-    :param limits: of each request.
+    :param metastore: the metastore; a replica's memory never answers these methods.
+    :param timeout_seconds: seconds for which a lock outlives its last heartbeat.
+    :param limits: the limits of each request.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class TransactionHandler:
 
     def get_open_txns_req(self, request: Any) -> Any:
         answer = self.get_open_txns()
-        # None of those that only read is in it.
+        # The list has no transactions that only read.
         left_out = set(request.excludeTxnTypes or ()) - {TxnType.READ_ONLY}
         if left_out:
             known = {one.id: one for one in self._metastore.engine.read(not_committed)}
             aborted = set(_set_bits(answer.open_txns, answer.abortedBits))
-            # One may have been committed since the snapshot; it stays an exception of that.
+            # A transaction that was committed since the snapshot stays an exception of it.
             kept = [
                 one
                 for one in answer.open_txns
@@ -189,7 +189,7 @@ class TransactionHandler:
         return hive.HeartbeatTxnRangeResponse(aborted=aborted, nosuch=unknown)
 
     def add_dynamic_partitions(self, request: Any) -> None:
-        """Looks whether the transaction is open; conflicts are found by the tables' own commits, not here."""
+        """Check that the transaction is open. The tables' own commits find conflicts, not the metastore."""
         self._metastore.engine.write(lambda connection: lock_open(connection, request.txnid))
 
     def get_valid_write_ids(self, request: Any) -> Any:
@@ -254,7 +254,7 @@ class TransactionHandler:
         bring_write_id_state(self._metastore, request, self._limits.write_ids)
 
     def seed_write_id(self, request: Any) -> None:
-        # Hive: the next one is the seed + 1.
+        # As in Hive, the next write id is the seed + 1.
         self._metastore.seed_write_id(request.dbName, request.tableName, request.seedWriteId)
 
     def lock(self, request: Any) -> Any:
@@ -373,7 +373,7 @@ def _allocated(write_ids: Mapping[int, int]) -> Any:
 
 
 def _nothing(answer: object) -> None:
-    """The answer of a method that has none."""
+    """The answer of a method without a result."""
 
 
 def _insertion(data: Any) -> Insertion:
@@ -399,7 +399,7 @@ def _txn(info: TxnInfo) -> Any:
 
 
 def _bits(ids: Sequence[int], marked: frozenset[int] | set[int]) -> bytes:
-    """What Java's ``BitSet.toByteArray`` makes: bit i stands for ``ids[i]``."""
+    """The bytes of Java's ``BitSet.toByteArray``, in which bit i stands for ``ids[i]``."""
     number = sum(1 << at for at, one in enumerate(ids) if one in marked)
     return number.to_bytes((number.bit_length() + 7) // 8, "little")
 
