@@ -164,8 +164,10 @@ def registered_consumers(storage: Storage) -> list[Consumer]:
 
     :param storage: the table's storage.
     """
-    found, statuses = [], storage.list(CONSUMERS_FOLDER)
-    now = storage.clock(anew=True) if statuses else 0.0
+    statuses = storage.list(CONSUMERS_FOLDER)
+    if not statuses:
+        return []
+    found, now = [], storage.clock(anew=True)
     for status in statuses:
         try:
             content = json.loads(storage.read(status.path))

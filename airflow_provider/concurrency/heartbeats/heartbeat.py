@@ -67,7 +67,7 @@ class HeartbeatInfo:
     def from_json(cls, data: bytes) -> HeartbeatInfo:
         """Read a heartbeat file; an empty one (the JVM's) says nothing but its time."""
         try:
-            content = json.loads(data or b"{}")
+            content = json.loads(data)
         except ValueError:
             return cls()
         return cls(**{name: content[name] for name in cls.__dataclass_fields__ if name in content})

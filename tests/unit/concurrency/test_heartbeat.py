@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from airflow_provider.concurrency.heartbeats.heartbeat import (
     observe_above,
     progress_of,
 )
-from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError
+from airflow_provider.concurrency.heartbeats.settings import HeartbeatSettings
+from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError, InvalidInputError
 from airflow_provider.table.storage.storage import Storage
 
 INSTANT = "20260101000000000"
@@ -73,6 +75,34 @@ class TestObserved:
             False,
         ]
 
+    def test_each_writer_above_a_priority_is_found_whoever_is_listed_before_it(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        beats(storage, INSTANT, HeartbeatInfo(priority=100))
+        beats(storage, "20260101000000002", MINUTE)
+        listed = ["no-instant", "20260101000000001", INSTANT, "20260101000000002"]  # one has ended just now
+        monkeypatch.setattr(storage, "names", lambda folder: listed)
+        assert list(observe_above(storage, 100)) == ["20260101000000002"]
+
+    def test_the_storages_clock_is_read_once_as_long_as_all_live(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        beats(storage, INSTANT, MINUTE)
+        read: list[bool] = []
+        monkeypatch.setattr(storage, "_read_clock", lambda: read.append(True) or time.time())
+        for _ in range(2):
+            assert observe(storage)[INSTANT].alive
+            assert observe_above(storage, 0)[INSTANT].alive
+        assert len(read) == 0, "it was read when the heartbeat was put"
+
+    def test_nobody_is_dead_on_the_word_of_an_older_look_at_the_clock(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        beats(storage, INSTANT, MINUTE)
+        for look in (observe, lambda storage: observe_above(storage, 0)):
+            monkeypatch.setattr(storage, "_clock", (time.monotonic(), time.time() + 3600.0))
+            assert look(storage)[INSTANT].alive
+
     def test_who_has_been_silent_is_observed_as_dead_whatever_its_priority(self, storage: Storage) -> None:
         beats(storage, INSTANT, MINUTE, seconds_ago=300.0)
         assert not observe_above(storage, 299)[INSTANT].alive
@@ -82,6 +112,21 @@ class TestObserved:
         storage.put(heartbeat_path("no-instant"), b"")
         (found,) = observe(storage).values()
         assert (found.info, found.info.tolerance) == (HeartbeatInfo(), 600.0)
+
+
+class TestSettings:
+    @pytest.mark.parametrize(("interval", "misses"), [(0.5, 1), (1, 2), (0.01, 1.0)])
+    def test_what_can_be_kept(self, interval: float, misses: int) -> None:
+        HeartbeatSettings(interval, misses)
+
+    @pytest.mark.parametrize(("interval", "misses"), [(0, 6), (-1.0, 6), (10.0, 0), (True, 6), (10.0, True)])
+    def test_what_cannot_be_kept(self, interval: float, misses: int) -> None:
+        with pytest.raises(InvalidInputError, match="heartbeat_interval must be"):
+            HeartbeatSettings(interval, misses)
+
+    def test_a_text_is_no_number(self) -> None:
+        with pytest.raises(InvalidInputError, match=r"a number of seconds.*not '10'"):
+            HeartbeatSettings("10")  # type: ignore[arg-type]
 
 
 class TestTask:
@@ -105,10 +150,12 @@ class TestWriter:
         assert progress_of(storage, INSTANT) is None
 
     def test_it_is_lost_when_it_was_silent_for_longer_than_it_may(
-        self, heartbeat: Heartbeat, monkeypatch: pytest.MonkeyPatch
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        began = time.monotonic()
-        monkeypatch.setattr(time, "monotonic", lambda: began + 59.0)
+        began = float(int(time.monotonic()))
+        monkeypatch.setattr(time, "monotonic", lambda: began)
+        heartbeat = Heartbeat(storage, INSTANT, MINUTE)
+        monkeypatch.setattr(time, "monotonic", lambda: began + 60.0)
         heartbeat.check()
         monkeypatch.setattr(time, "monotonic", lambda: began + 61.0)
         with pytest.raises(HeartbeatExpiredError, match="no beat for"):
@@ -130,7 +177,7 @@ class TestWriter:
         storage.delete(heartbeat_path(INSTANT))
         heartbeat.tell("on its way")
         assert storage.stat(heartbeat_path(INSTANT)) is None, "it does not come back to life"
-        with pytest.raises(HeartbeatExpiredError, match="taken away"):
+        with pytest.raises(HeartbeatExpiredError, match=r"is lost: its file was taken away.* for dead; the"):
             heartbeat.check()
 
     def test_it_is_lost_with_the_process_that_the_writer_drives(self, storage: Storage) -> None:
@@ -138,20 +185,53 @@ class TestWriter:
         heartbeat = Heartbeat(storage, INSTANT, MINUTE, is_alive=lambda: False)
         heartbeat.tell("on its way")
         assert storage.read(heartbeat_path(INSTANT)) == b""
-        with pytest.raises(HeartbeatExpiredError, match="is gone"):
+        with pytest.raises(HeartbeatExpiredError, match=r"is lost: the process .* is gone; the"):
             heartbeat.check()
 
     def test_it_beats_by_itself_until_it_is_stopped(self, storage: Storage) -> None:
         storage.put(heartbeat_path(INSTANT), b"")
         often = HeartbeatInfo(owner="host:17", interval=0.01, tolerable_misses=100_000)
         heartbeat = Heartbeat(storage, INSTANT, often)
-        while not storage.read(heartbeat_path(INSTANT)):
-            time.sleep(0.01)
-        assert observe(storage)[INSTANT].info == often
+        for _ in range(3):
+            storage.put(heartbeat_path(INSTANT), b"")
+            while not storage.read(heartbeat_path(INSTANT)):
+                time.sleep(0.01)
+        assert HeartbeatInfo.from_json(storage.read(heartbeat_path(INSTANT))) == often
         heartbeat.stop()
         storage.put(heartbeat_path(INSTANT), b"stopped")
         time.sleep(0.1)
         assert storage.read(heartbeat_path(INSTANT)) == b"stopped"
+
+    def test_once_it_is_lost_nobody_beats_any_more(self, storage: Storage) -> None:
+        storage.put(heartbeat_path(INSTANT), b"")
+        asked: list[bool] = []
+        often = HeartbeatInfo(interval=0.01, tolerable_misses=100_000)
+        heartbeat = Heartbeat(storage, INSTANT, often, is_alive=lambda: bool(asked.append(True)))
+        while not asked:
+            time.sleep(0.01)
+        for thread in threading.enumerate():
+            if thread.name == f"heartbeat-{INSTANT}":
+                thread.join(30.0)
+                assert not thread.is_alive()
+        heartbeat.stop()
+        assert asked == [True]
+
+    def test_who_stops_waits_no_longer_than_an_interval_for_a_beat_that_hangs(self, storage: Storage) -> None:
+        storage.put(heartbeat_path(INSTANT), b"")
+        begun, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+        def hangs() -> bool:
+            begun.set()
+            goes_on.wait(5.0)
+            ended.set()
+            return True
+
+        heartbeat = Heartbeat(storage, INSTANT, HeartbeatInfo(interval=0.01), is_alive=hangs)
+        assert begun.wait(30.0)
+        heartbeat.stop()
+        assert not ended.is_set()
+        goes_on.set()
+        assert ended.wait(30.0)
 
     def test_a_beat_that_fails_is_missed_and_no_more(self, tmp_path: Path) -> None:
         class Fails(Storage):
