@@ -80,6 +80,7 @@ bench: setup     ## Side by side with peers
 	$(RUN) python -m benchmarks.ingestion
 	$(RUN) python -m benchmarks.commits
 	$(RUN) python -m benchmarks.services
+	$(RUN) python -m benchmarks.single_process
 	$(RUN) python -m benchmarks.listing
 	$(RUN) python -m benchmarks.imports
 	$(RUN) python -m benchmarks.indexing

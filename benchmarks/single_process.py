@@ -117,9 +117,8 @@ class Ours(Library):
     def read(self, region: str) -> int:
         from airflow_provider.table import HudiTable, snapshot
 
-        rows: pa.Table = snapshot(HudiTable.open(self.location)).to_table(
-            filter=pa.compute.field("region") == region
-        )
+        table = HudiTable.open(self.location)
+        rows: pa.Table = snapshot(table, where=[("region", "==", region)]).to_table()
         return int(rows.num_rows)
 
     def count(self) -> int:

@@ -34,7 +34,8 @@ def table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> T
     :param config: the table's configuration.
     :raises UnsupportedTableError: when neither a commit nor the configuration has it.
     """
-    found = next(_said(storage, timeline), None) or created_schema(config)
+    created = created_schema(config)
+    found = next(_logged_schemas(storage, timeline, created), None) or created
     if found is None:
         raise UnsupportedTableError(
             f"table {storage.root}: no schema in {PROPERTIES_PATH} and no commit with one",
@@ -94,7 +95,7 @@ def later_commit_has_schema(storage: Storage, timeline: Timeline, instant: str) 
     :param instant: requested time of the instant.
     """
     later = timeline.showing(lambda each: each.requested_time > instant)
-    return next(_said(storage, later), None) is not None
+    return next(_logged_schemas(storage, later), None) is not None
 
 
 def created_schema(config: TableConfig) -> TableSchema | None:
@@ -108,8 +109,13 @@ def created_schema(config: TableConfig) -> TableSchema | None:
 _known: WeakKeyDictionary[Storage, dict[str, TableSchema | None]] = WeakKeyDictionary()
 
 
-def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
-    """The schemas in the metadata of commits, beginning with the commit that was requested last."""
+def _logged_schemas(
+    storage: Storage, timeline: Timeline, expected: TableSchema | None = None
+) -> Iterator[TableSchema]:
+    """The schemas in the metadata of commits, beginning with the commit that was requested last.
+
+    :param expected: a schema that the newest commit probably has.
+    """
     known = _known.setdefault(storage, {})
     for instant in sorted(timeline.commits(), key=attrgetter("requested_time"), reverse=True):
         if instant.file_name not in known:  # the file of a completed instant never changes
@@ -117,7 +123,7 @@ def _said(storage: Storage, timeline: Timeline) -> Iterator[TableSchema]:
                 content = read_completed(storage, timeline, instant)
             except NoSuchInstantError:  # undone since the timeline was loaded
                 continue
-            before = next(reversed(known.values()), None)
+            before = next(reversed(known.values()), expected)
             if before is None or not _is_said_in(before, content):
                 before = schema_of_commit(decode_commit_metadata(content))
             known[instant.file_name] = before
