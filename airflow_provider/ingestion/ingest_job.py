@@ -161,7 +161,7 @@ class WriteTransaction:
 
     @property
     def open_txn(self) -> int | None:
-        """The transaction that goes on after this write; None when there is none."""
+        """The transaction that stays open after this write; None when there is none."""
         return self.txn_id if self.txn_goes_on else None
 
 

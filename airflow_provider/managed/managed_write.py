@@ -73,7 +73,7 @@ class ManagedWrite:
     :param earlier_result: returns the result of a commit that an earlier try of the operation made, with the
         keys of the result of ``write``.
     :param joined_txn: an open transaction that its own caller ends; the write opens one itself when None.
-    :param is_stopped: whether the caller was told to stop, so that a write that committed all the same does
+    :param is_stopped: whether the caller was told to stop, so that a write that committed nevertheless does
         not count as success.
     :param wait_for: asked about an earlier try's pending instant; see
         :func:`~airflow_provider.concurrency.settle_operation`.

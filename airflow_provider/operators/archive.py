@@ -24,9 +24,8 @@ class ArchiveTimelineOperator(TableOperator):
 
         ArchiveTimelineOperator(task_id="archive", table="lake.flights")
 
-    Every tenth commit of a load archives what is due, so this is for other numbers of commits, and for tables
-    whose archival something has blocked. No Spark is started, and the task may run at any time, beside any
-    writer.
+    Loads archive a table by themselves when it is due, so this is for other numbers of commits, and for tables
+    whose archival was blocked. No Spark is started, and the task may run at any time, beside any writer.
 
     The result is ``table``, ``archived`` (requested times), ``deleted`` (data files that dead writers had
     left, relative to the table), ``trimmed`` (the last entry that has left the commit log; 0 for none),

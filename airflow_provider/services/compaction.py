@@ -158,7 +158,7 @@ def due_compactions(table: HudiTable, settings: CompactionSettings | None = None
 def schedule_compaction(
     table: HudiTable, settings: CompactionSettings | None = None, *, lock: LockProvider | None = None
 ) -> str | None:
-    """Plan a compaction of the metadata table, as an instant that :func:`run_compaction` carries out.
+    """Plan a compaction of the metadata table, as an instant that :func:`run_compaction` executes.
 
     :param settings: when a compaction is due, and of which file groups; by the table's properties when None.
     :param settings: when it is due, and of what; as the table's properties say when None.

@@ -230,7 +230,7 @@ def _without_indexes(config: TableConfig) -> TableConfig:
 
 
 def _remove_metadata_table(storage: Storage) -> None:
-    """Delete the metadata table's files, which no property names any more. The commit log stays."""
+    """Delete the metadata table's files, which neither properties nor the commit log name any more."""
     for status in storage.list(METADATA_FOLDER, recursive=True):
         storage.delete(status.path)
     storage.delete(DEFINITIONS_PATH)

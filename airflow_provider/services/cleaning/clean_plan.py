@@ -384,7 +384,7 @@ class _Planner:
         live = {group for group, each in found if each.superseded is None}
         taken_out = replaced_by_archived(self._storage, live, self._view.shows) if live else ()
         for group, each in found:
-            if group in taken_out:  # no reader can see it, whatever the policy keeps
+            if group in taken_out:  # no reader can see it under any policy
                 file = replace(each.file, reason=Reason.REPLACED)
                 yield _Slice(file, superseded="", versions_after=each.versions_after)
             else:

@@ -114,7 +114,7 @@ def schedule_clean(
     lock: LockProvider | None = None,
     on_plan: Callable[[CleanPlan], object] = lambda _: None,
 ) -> str | None:
-    """Plan a clean, as an instant that :func:`run_clean` carries out.
+    """Plan a clean, as an instant that :func:`run_clean` executes.
 
     :param table: the table.
     :param retention: what to keep; the snapshots of the last 10 commits when None.
