@@ -24,7 +24,7 @@ class ArchiveTimelineOperator(TableOperator):
 
         ArchiveTimelineOperator(task_id="archive", table="lake.flights")
 
-    Loads archive a table by themselves when it is due, so this is for other numbers of commits, and for tables
+    Loads archive a table themselves when it is due, so this is for other numbers of commits, and for tables
     whose archival was blocked. No Spark is started, and the task may run at any time, beside any writer.
 
     The result is ``table``, ``archived`` (requested times), ``deleted`` (data files that dead writers had
