@@ -1,8 +1,8 @@
 """Lock providers behind one protocol, chosen by configuration.
 
-Begin with ``protocol``, which states what a provider promises. ``contender`` holds what all providers share,
-``lease`` what those share whose holder renews a lease. A new provider needs a module, a line in
-``LOCK_PROVIDERS``, and the tests in ``tests/processes/locks``. Other rooms call ``open_lock`` and
+Begin with ``protocol``, which states the promises of a provider. ``contender`` is the common part of all
+providers, ``lease`` that of the providers whose holder renews a lease. A new provider needs a module, a line
+in ``LOCK_PROVIDERS``, and the tests in ``tests/processes/locks``. Other rooms call ``open_lock`` and
 ``default_lock`` only; no other room names a provider's class.
 """
 
@@ -43,7 +43,7 @@ LOCK_PROVIDERS: Mapping[str, str] = {
     "metastore": "airflow_provider.locks.metastore:MetastoreLockProvider",
     "in_process": "airflow_provider.locks.in_process:InProcessLockProvider",
 }
-"""Provider name, as in the ``table_lock`` connection, to its class; imported when it is used."""
+"""Each provider's class by its name in the ``table_lock`` connection. A class is imported when it is used."""
 
 
 @cache
@@ -59,7 +59,7 @@ def _class_of(provider: str) -> type[Contender]:
 
 @cache
 def lock_options(provider: str) -> tuple[str, ...]:
-    """Names of the options that a provider takes.
+    """The names of the options that a provider takes.
 
     :raises InvalidConnectionError: when the provider is not known; names the known ones.
     """
@@ -68,26 +68,26 @@ def lock_options(provider: str) -> tuple[str, ...]:
         parameters = inspect.signature(vars(each)["__init__"]).parameters.values()
         options += [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
         if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
-            break  # it hands no options on to the class that it extends
+            break  # this class passes no options on to the class that it extends
     return tuple(options)
 
 
 def agreed_config(
     config: Mapping[str, Any], options: Mapping[str, Any], *, config_of: str, options_of: str
 ) -> dict[str, Any]:
-    """One configuration out of two that must not contradict each other: one table has one lock.
+    """Join two configurations of a lock, which must not contradict each other: a table has one lock.
 
-    :param config: for :func:`open_lock`.
-    :param options: the same, from elsewhere.
-    :param config_of: where the first comes from, for the error.
-    :param options_of: where the second comes from, for the error.
-    :raises InvalidConnectionError: when they say different things; shows no value but the provider's name.
+    :param config: a configuration for :func:`open_lock`.
+    :param options: a configuration of the same lock, from another source.
+    :param config_of: the source of the first, for the error.
+    :param options_of: the source of the second, for the error.
+    :raises InvalidConnectionError: when an option has two values; shows no value but the provider's name.
     """
     for name, value in options.items():
         if name in config and config[name] != value:
-            said = f" ({config[name]!r} and {value!r})" if name == "provider" else ""
+            providers = f" ({config[name]!r} and {value!r})" if name == "provider" else ""
             raise InvalidConnectionError(
-                f"{config_of} and {options_of} say different things of the lock's {name}{said}; writers "
+                f"{config_of} and {options_of} say different things of the lock's {name}{providers}; writers "
                 "with different locks do not wait for each other: leave one out",
                 option=name,
             )
@@ -95,12 +95,12 @@ def agreed_config(
 
 
 def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
-    """A contender for a table's lock.
+    """Open a contender for a table's lock.
 
     :param config: ``provider`` (``filesystem`` when absent) and that provider's options.
     :param storage: the table's storage.
-    :raises InvalidConnectionError: when provider or option is not known, or a value is not a
-        number above zero where one is needed.
+    :raises InvalidConnectionError: when the provider or an option is not known, or when a value of
+        seconds is not a number above zero.
     """
     options = dict(config)
     provider = options.pop("provider", "filesystem")
@@ -117,10 +117,10 @@ def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
 
 
 def default_lock(table: HudiTable) -> LockProvider:
-    """A contender for the lock that a table's own options name.
+    """Open a contender for the lock that a table's own options name.
 
     :param table: the table; without such options the lock is the file lock in it.
-    :raises InvalidConnectionError: when the options do not say all that their provider needs.
-    :raises InvalidInputError: when an option cannot be what it is.
+    :raises InvalidConnectionError: when an option that the provider needs is missing.
+    :raises InvalidInputError: when an option has an invalid value.
     """
     return open_lock(table.hudi_options.lock, table.storage)

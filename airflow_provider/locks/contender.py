@@ -1,4 +1,4 @@
-"""What all contenders for a table's lock have in common, whatever the backend."""
+"""The common part of all contenders for a table's lock, whatever the backend."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 class Contender(ABC):
     """One contender for one lock; see :class:`~airflow_provider.locks.protocol.LockProvider`.
 
-    :param place: what is locked, for people and for programs: the table's location.
+    :param place: the locked place, for people and for programs: the table's location.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
     :param owner: name of this contender, for people; host and process by default.
     """
@@ -75,7 +75,7 @@ class Contender(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What was done under the lock stands or falls by the commit log: a lease that ran out
+        # The commit log decides whether the work under the lock counts. So a lease that ran out
         # meanwhile, or a backend that went away, is no reason to fail a caller whose work is done.
         try:
             self.release()
@@ -107,7 +107,7 @@ def invalid_option(provider: str, option: str, problem: str) -> InvalidConnectio
 
     :param provider: name of the lock provider, as in ``LOCK_PROVIDERS``.
     :param option: name of the option.
-    :param problem: what is wrong with its value, and what the option takes.
+    :param problem: the problem of its value, and the values that the option takes.
     """
     return InvalidConnectionError(
         f"lock provider {provider!r}, option {option!r}: {problem}", provider=provider, option=option
@@ -130,12 +130,12 @@ def missing_library(provider: str, library: str | None, extra: str) -> InvalidCo
 
 
 def described(holder: LockHolder) -> str:
-    """The holder of a lock, when it last renewed its lease, and when that lease ends.
+    """Describe the holder of a lock, its last renewal, and the end of its lease.
 
-    :param holder: as read a moment ago.
+    :param holder: the holder, read a moment ago.
     """
-    said = f"{holder.owner}, last renewed {holder.age_seconds:.1f} s ago"
+    text = f"{holder.owner}, last renewed {holder.age_seconds:.1f} s ago"
     if holder.seconds_left is None:
-        return said
+        return text
     until = datetime.now(UTC) + timedelta(seconds=holder.seconds_left)
-    return f"{said}, and free from {until:%H:%M:%S} UTC on unless it is renewed"
+    return f"{text}, and free from {until:%H:%M:%S} UTC on unless it is renewed"

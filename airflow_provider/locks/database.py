@@ -1,4 +1,4 @@
-"""A lease row in a database that all writers reach: PostgreSQL, or SQLite on one machine.
+"""A lock as a lease row in a database that all writers reach: PostgreSQL, or SQLite on one machine.
 
 Each step is one statement, so that no transaction stays open while the lock is held. All times are the
 database's, so that leases do not depend on the clocks of the writers. The row is never deleted, because its
@@ -89,14 +89,14 @@ _WAITS = _SILENT <= _PATIENCE_MILLIS
 class DatabaseLockProvider(LeaseLock):
     """A fair lock as a row of the table ``table_locks``; first come, first served by ``table_lock_waiters``.
 
-    Both are created when they are not there.
+    The first contender creates both tables.
 
     :param storage: the table's storage.
     :param url: SQLAlchemy URL, ``postgresql+psycopg://user@host/database`` or
         ``sqlite:////absolute/path.db``.
     :param password: goes into the URL; never shown.
     :param lock_key: name of the lock; the table's location by default.
-    :param connection_timeout_seconds: how long a database that is away is waited for.
+    :param connection_timeout_seconds: seconds to wait for a database that is away.
     :param lease: the options of every :class:`LeaseLock`; the next in line looks ten times per
         ``poll_interval_seconds``.
     :raises InvalidConnectionError: when the URL is missing or cannot work, or its driver is not installed.
@@ -264,11 +264,11 @@ class DatabaseLockProvider(LeaseLock):
         return connection
 
     def _reason(self, error: Exception) -> str:
-        said = " ".join(str(getattr(error, "orig", None) or error).split())
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
         if self._url.password:
-            said = said.replace(str(self._url.password), "***")
+            reason = reason.replace(str(self._url.password), "***")
         return (
-            f"database {mask_url(self._url)} cannot be used: {said}; "
+            f"database {mask_url(self._url)} cannot be used: {reason}; "
             "check that it runs and is reachable, and that the user may write table_locks and "
             "table_lock_waiters"
         )
@@ -297,7 +297,7 @@ def _open(url: URL, timeout: float) -> Engine:
             url,
             isolation_level="AUTOCOMMIT",
             hide_parameters=True,
-            # A second connection only while the renewing thread and the holder both ask.
+            # A second connection is needed only while the renewing thread and the holder both ask.
             pool_size=1,
             max_overflow=1,
             pool_timeout=timeout,

@@ -1,4 +1,4 @@
-"""RFC-22's lock, concurrency control option 2: files with ever larger ids.
+"""RFC-22's lock (concurrency control, option 2): files with ever larger ids.
 
 ``.hoodie/locks/lock<N>.acquired`` is created, once, by the contender that takes the lock
 for the Nth time; ``lock<N>.released`` ends that holding, also once: it is a second name of
@@ -65,8 +65,8 @@ class FilesystemLockProvider(LeaseLock):
     def _try_acquire(self) -> int | None:
         self._awaited = None
         files = self._storage.list(LOCKS_FOLDER)
-        newest, held = _newest(files)
-        is_held = newest > 0 and "released" not in held
+        newest, newest_files = _newest(files)
+        is_held = newest > 0 and "released" not in newest_files
         if is_held or self._line.before(files):
             self._line.stand(files)
             before = self._line.before(files)
@@ -74,7 +74,7 @@ class FilesystemLockProvider(LeaseLock):
                 self._awaited = _Awaited(before[-1], gone=True, ahead=len(before))
                 return None
             if is_held:
-                if self._line.now() - _renewed(held) <= self._lease_of(newest):
+                if self._line.now() - _renewed(newest_files) <= self._lease_of(newest):
                     self._awaited = _Awaited(_path(newest, "released"))
                     return None
                 self._end(newest)
@@ -83,7 +83,7 @@ class FilesystemLockProvider(LeaseLock):
             return None
         names = list(self._storage.names(LOCKS_FOLDER))
         if max(_acquired(names), default=0) != token:
-            # An old listing made this id look free after its files were swept; the larger
+            # An old listing made this id look free after its files were deleted; the larger
             # id is the lock.
             self._storage.delete(_path(token, "acquired"))
             return None
@@ -120,14 +120,14 @@ class FilesystemLockProvider(LeaseLock):
         if newest == 0 or "released" in files:
             return None
         try:
-            said = json.loads(self._storage.read(_path(newest, "acquired")))
+            fields = json.loads(self._storage.read(_path(newest, "acquired")))
         except FileNotFoundError:
             return None
         except ValueError:
-            said = {"owner": "unknown"}  # a power failure has emptied the file and ended the holder
+            fields = {"owner": "unknown"}  # a power failure has emptied the file and ended the holder
         age = max(0.0, time.time() - _renewed(files))
-        left = float(said.get("lease_seconds", self._lease)) - age
-        return LockHolder(said["owner"], newest, age, max(0.0, left))
+        seconds_left = float(fields.get("lease_seconds", self._lease)) - age
+        return LockHolder(fields["owner"], newest, age, max(0.0, seconds_left))
 
     def _renew(self, token: int) -> bool:
         if self._storage.stat(_path(token, "released")) is not None:

@@ -24,9 +24,9 @@ _queues_guard = threading.Lock()
 
 
 class InProcessLockProvider(Contender):
-    """For tests and for programs that are a table's only process (Hudi's InProcessLockProvider).
+    """A lock for tests and for programs that are a table's only process (Hudi's InProcessLockProvider).
 
-    :param key: what is locked; usually the table's location.
+    :param key: the key of the lock, usually the table's location.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
     :param owner: name of this contender, for people; host, process and thread by default.
     """
@@ -45,7 +45,7 @@ class InProcessLockProvider(Contender):
         queue = self._queue
         with queue.changed:
             if self in queue.contenders:
-                raise self._timed_out(limit)  # not re-entrant: it would wait for itself
+                raise self._timed_out(limit)  # not re-entrant: the contender would wait for itself
             queue.contenders.append(self)
             if not queue.changed.wait_for(lambda: queue.contenders[0] is self, limit):
                 queue.contenders.remove(self)
@@ -58,7 +58,7 @@ class InProcessLockProvider(Contender):
     def release(self) -> None:
         """See :meth:`LockProvider.release`."""
         with self._queue.changed:
-            _ = self.fencing_token  # raises where there is nothing to release
+            _ = self.fencing_token  # raises when this contender does not hold the lock
             self._token = None
             self._queue.contenders.popleft()
             self._queue.changed.notify_all()

@@ -27,7 +27,7 @@ _SILENT_SECONDS = 10.0
 
 
 class LeaseOptions(TypedDict, total=False):
-    """The options that every :class:`LeaseLock` takes; they are described there."""
+    """The options that every :class:`LeaseLock` takes, which describes them."""
 
     timeout_seconds: float
     lease_seconds: float
@@ -48,7 +48,7 @@ class LeaseLock(Contender):
     :param owner: name of this contender, for people; host and process by default.
     """
 
-    #: What the backend's client raises when the backend cannot be used.
+    #: The errors that the backend's client raises when the backend cannot be used.
     unusable: tuple[type[Exception], ...] = (OSError,)
 
     #: For how many seconds a waiting contender tolerates that the backend is away.
@@ -70,7 +70,7 @@ class LeaseLock(Contender):
         self._renewal: _Renewal | None = None
 
     def _prepare(self) -> None:
-        """Create what the backend stores the lock in, where it is missing. The lease begins after this."""
+        """Create the place in which the backend stores the lock, if it is missing. The lease begins later."""
 
     @abstractmethod
     def _try_acquire(self) -> int | None:
@@ -100,7 +100,7 @@ class LeaseLock(Contender):
         """Give up the place among the waiting contenders; called when the wait ends without the lock."""
 
     def _reason(self, error: Exception) -> str:
-        """Why the backend cannot be used, for people, without any secret."""
+        """The reason why the backend cannot be used, for people, without any secret."""
         return f"storage cannot be used: {error}"
 
     def _pause(self, attempt: int) -> float:
@@ -109,7 +109,7 @@ class LeaseLock(Contender):
         return random.uniform(0, longest)  # noqa: S311 - no secret
 
     def _sleep(self, seconds: float) -> None:
-        """Let time pass until the next look, at most so much."""
+        """Wait until the next look, at most so many seconds."""
         time.sleep(seconds)
 
     def _may_pass(self, error: Exception) -> bool:
@@ -138,7 +138,7 @@ class LeaseLock(Contender):
             except tenacity.RetryError:
                 raise (attempt.failure or self._timed_out(limit)) from None
         except LockUnavailableError:
-            raise  # the backend cannot be told; the place expires, or the next attempt goes on with it
+            raise  # the backend keeps the place; it expires, or the next attempt goes on with it
         except BaseException:
             self._leave_the_line()
             raise
@@ -147,7 +147,7 @@ class LeaseLock(Contender):
         """See :meth:`LockProvider.release`.
 
         :raises LockLostError: also when the lease has expired and no other contender has taken the lock.
-        :raises LockUnavailableError: when the backend cannot be told; the lease runs out then.
+        :raises LockUnavailableError: when the backend cannot be reached; the lease runs out then.
         """
         token = self.fencing_token
         in_time = self._renewal is not None and self._renewal.in_time()
@@ -164,11 +164,11 @@ class LeaseLock(Contender):
         if self._token is None or self._renewal is None or not self._renewal.in_time():
             return False
         try:
-            held = self._holds(self._token)
+            still_holds = self._holds(self._token)
         except self.unusable:
             return False
-        # Asked again: the answer may have been long on its way.
-        return held and self._renewal.in_time()
+        # This asks again, because the backend's answer may have taken long.
+        return still_holds and self._renewal.in_time()
 
     def holder(self) -> LockHolder | None:
         """See :meth:`LockProvider.holder`."""
@@ -224,7 +224,7 @@ class _Attempt:
             self._away_since = self._away_since or begun
             if self._lock._may_pass(error) and time.monotonic() - self._away_since < self._patience:
                 return False
-            # From None: a driver's error may repeat what it was given, passwords included.
+            # From None, because a driver's error may repeat its arguments, passwords included.
             raise self.failure from None
         self._away_since = self.failure = None
         if token is None:
@@ -245,9 +245,9 @@ class _Attempt:
 
 
 class _Renewal:
-    """Renews a lease three times per lease until told to stop or until it was lost.
+    """Renews a lease, three times in its duration, until :meth:`stop` or until the lease is lost.
 
-    :param begun: :func:`time.monotonic` before the lease was asked for: whatever clock the
+    :param begun: :func:`time.monotonic` before the request for the lease. Whatever clock the
         backend has, the lease cannot have begun earlier.
     """
 

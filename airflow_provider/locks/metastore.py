@@ -1,9 +1,9 @@
 """An exclusive table lock in a metastore: ours, or any Hive Metastore.
 
-The lock is the one that JVM Hudi's ``HiveMetastoreBasedLockProvider`` takes, EXCLUSIVE on a database's
-table, so both sides exclude each other when they name the same metastore, database and table. The
-table need not be registered there. The metastore serves first come first served: a waiting contender has a
-place in its line, and keeps it as long as it sends heartbeats.
+JVM Hudi's ``HiveMetastoreBasedLockProvider`` takes the same lock, EXCLUSIVE on a database's table. So both
+sides exclude each other when they name the same metastore, database and table. The table need not be
+registered there. The metastore serves the first contender first: a waiting contender has a place in its line,
+and keeps it as long as it sends heartbeats.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # The longest user and host that Hive's columns store.
 _LONGEST_NAME = 128
-# The agent's name tells the contenders of one process apart.
+# The agent's name distinguishes the contenders of one process.
 _OURS = re.compile(r"(?P<owner>.*) \[[0-9a-f]{32}\]", re.DOTALL)
 
 
@@ -60,7 +60,7 @@ class MetastoreLockProvider(LeaseLock):
     :param database: as ``hoodie.write.lock.hivemetastore.database``.
     :param table: as ``hoodie.write.lock.hivemetastore.table``; by default the table's name, or its
         location where there is no table yet.
-    :param connection_timeout_seconds: how long a metastore that is away is waited for.
+    :param connection_timeout_seconds: seconds to wait for a metastore that is away.
     :param lease: the options of every :class:`LeaseLock`. A contender that has sent no heartbeat for
         ``lease_seconds`` has lost the lock, or its place in the line; it sends three in that time. A Thrift
         server has a timeout of its own, ``hive.txn.timeout``, which must not be shorter: it decides when a
@@ -125,12 +125,12 @@ class MetastoreLockProvider(LeaseLock):
         return None
 
     def _look(self) -> LockHolder | None:
-        held = [info for info in self._shown() if info.state is LockState.ACQUIRED]
-        if not held:
+        holders = [info for info in self._shown() if info.state is LockState.ACQUIRED]
+        if not holders:
             return None
         # A transaction's lock has no heartbeat of its own.
-        age = 0.0 if held[0].txn_id else max(0.0, time.time() - held[0].heartbeat_at)
-        return LockHolder(_owner(held[0]), held[0].lock_id, age)
+        age = 0.0 if holders[0].txn_id else max(0.0, time.time() - holders[0].heartbeat_at)
+        return LockHolder(_owner(holders[0]), holders[0].lock_id, age)
 
     def _renew(self, token: int) -> bool:
         try:
@@ -146,9 +146,9 @@ class MetastoreLockProvider(LeaseLock):
             return False
 
     def _give_back(self, token: int) -> bool:
-        held = self._holds(token)  # `unlock` says nothing when there was no such lock
+        was_held = self._holds(token)  # `unlock` raises nothing for a missing lock
         self._metastore.unlock(token)
-        return held
+        return was_held
 
     def _reason(self, error: Exception) -> str:
         return str(error) if isinstance(error, MetastoreError) else super()._reason(error)
@@ -173,7 +173,7 @@ class MetastoreLockProvider(LeaseLock):
             raise
 
     def _resolve_doubt(self) -> None:
-        """Find the place in the line whose answer was lost."""
+        """Find this contender's place in the line after the answer to its request was lost."""
         mine = [info.lock_id for info in self._shown() if info.agent == self._agent]
         self._waiting = mine[0] if mine else None
         self._is_in_doubt = False
@@ -199,10 +199,10 @@ class MetastoreLockProvider(LeaseLock):
 
 @dataclass
 class _Backend:
-    """A metastore, and how a contender uses it.
+    """A metastore, with the functions that a contender needs.
 
-    :param lock: its method, with the contender's lease where it can have one.
-    :param prepare: to be called before anything else.
+    :param lock: the metastore's method, with the contender's lease if the method takes one.
+    :param prepare: called before any other function.
     """
 
     metastore: Metastore | LockClient

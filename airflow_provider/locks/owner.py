@@ -1,4 +1,4 @@
-"""Who a process is, in words for people: the task that Airflow runs in it, its host and its number."""
+"""The description of a process for people: the task that Airflow runs in it, its host and its number."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TaskRun:
-    """A try of a task of an Airflow run, as an owner's description names it.
+    """A try of a task of an Airflow run, as in an owner's description.
 
     :param dag: id of the DAG.
     :param task: id of the task.
     :param run: id of the run.
-    :param map_index: which of a mapped task's instances; -1 for a task that is not mapped.
-    :param try_number: 1 for the first.
+    :param map_index: the index of a mapped task's instance; -1 for a task that is not mapped.
+    :param try_number: 1 for the first try.
     """
 
     dag: str
@@ -31,11 +31,11 @@ class TaskRun:
 
 
 def describe_owner() -> str:
-    """Who the caller is, for people.
+    """Describe the caller, for people.
 
-    In a task of Airflow, and in what it starts, that is the task: Airflow puts its ids into the environment
-    (``AIRFLOW_CTX_DAG_ID`` and others, ``context_to_airflow_vars`` of its Task SDK). Anywhere else it is the
-    process.
+    In a task of Airflow, and in the processes that it starts, the description names the task. Airflow puts
+    the task's ids into the environment (``AIRFLOW_CTX_DAG_ID`` and others, ``context_to_airflow_vars`` of its
+    Task SDK). Anywhere else the description names the process alone.
 
     :return: for example ``DAG flights, task ingest, run manual__2026-11-25, try 1 on worker-3:4711``, or
         ``worker-3:4711``.
@@ -46,9 +46,9 @@ def describe_owner() -> str:
 
 
 def task_of(owner: str) -> TaskRun | None:
-    """The task that an owner's description names; None where it names none.
+    """The task in an owner's description; None when the description has none.
 
-    :param owner: what :func:`describe_owner` said, perhaps in another process, long ago.
+    :param owner: a description by :func:`describe_owner`, perhaps of another process, long ago.
     """
     found = _TASK.match(owner)
     if found is None:
@@ -65,17 +65,17 @@ _TASK = re.compile(
 
 
 def _this_task() -> TaskRun | None:
-    if "AIRFLOW_CTX_DAG_ID" not in os.environ:  # most often, and each commit asks several times
+    if "AIRFLOW_CTX_DAG_ID" not in os.environ:  # the usual case, and each commit asks several times
         return None
-    said = {name: os.environ.get(f"AIRFLOW_CTX_{name}", "") for name in _SAID}
-    dag, task, run, mapped, tried = said.values()
+    values = {name: os.environ.get(f"AIRFLOW_CTX_{name}", "") for name in _CONTEXT_NAMES}
+    dag, task, run, mapped, tried = values.values()
     if not (dag and task and run):
         return None
     return TaskRun(dag, task, run, _number(mapped, -1), _number(tried, 1))
 
 
-_SAID = ("DAG_ID", "TASK_ID", "DAG_RUN_ID", "MAP_INDEX", "TRY_NUMBER")
+_CONTEXT_NAMES = ("DAG_ID", "TASK_ID", "DAG_RUN_ID", "MAP_INDEX", "TRY_NUMBER")
 
 
-def _number(said: str, otherwise: int) -> int:
-    return int(said) if said.isdecimal() else otherwise
+def _number(text: str, otherwise: int) -> int:
+    return int(text) if text.isdecimal() else otherwise

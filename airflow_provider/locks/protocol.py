@@ -1,4 +1,4 @@
-"""What every lock provider promises."""
+"""The promises of every lock provider."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol, Self, runtime_checkable
 class LockHolder:
     """The holder of a lock.
 
-    :param owner: its name, for people: host, process and purpose.
+    :param owner: the holder's name, for people: host, process and purpose.
     :param fencing_token: the token of this holding.
     :param age_seconds: seconds since the holder last renewed its lease; 0 where the backend itself
         releases the lock of a holder that is silent.
@@ -29,9 +29,9 @@ class LockHolder:
 class LockProvider(Protocol):
     """A table lock: mutual exclusion that makes commits fair and cheap.
 
-    It does not make them safe: any lease can run out while its holder is paused. Safety is
-    the commit log's, so a provider only has to be honest: one holder
-    at a time as far as leases allow, and :meth:`is_held` false once the lease is lost.
+    It does not make them safe: any lease can run out while its holder is paused. The commit log makes
+    commits safe. So a provider only has to be honest: there is one holder at a time as far as leases allow,
+    and :meth:`is_held` is false once the lease is lost.
 
     One object is one contender. It is not re-entrant.
     """
@@ -56,13 +56,13 @@ class LockProvider(Protocol):
         """Give the lock back.
 
         :raises LockLostError: when this contender has lost it already.
-        :raises LockUnavailableError: when the backend cannot be told; the lease runs out then.
+        :raises LockUnavailableError: when the backend cannot be reached; the lease runs out then.
         """
 
     def is_held(self) -> bool:
-        """Whether this contender holds the lock at this moment, by asking the backend.
+        """Ask the backend whether this contender holds the lock at this moment.
 
-        :return: False also when the backend cannot say.
+        :return: False also when the backend does not answer.
         """
 
     @property

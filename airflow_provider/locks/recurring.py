@@ -18,7 +18,7 @@ class Recurring:
 
     :param call: the function; it returns False to end the repetition.
     :param interval: seconds before each call.
-    :param name: of the thread.
+    :param name: the thread's name.
     """
 
     def __init__(self, call: Callable[[], bool], interval: float, name: str) -> None:
@@ -30,9 +30,9 @@ class Recurring:
         _starter.add(self, time.monotonic() + interval)
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop; no call is under way any more when this returns.
+        """Stop, and wait until no call is under way.
 
-        :param timeout: seconds to wait for one that is; for as long as it takes when None.
+        :param timeout: seconds to wait for a call that is under way; None to wait for its end.
         """
         self._stopped.set()
         _starter.remove(self)

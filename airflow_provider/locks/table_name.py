@@ -7,7 +7,7 @@ from airflow_provider.table.storage import Storage
 
 
 def table_name(storage: Storage) -> str | None:
-    """``hoodie.table.name``; None where there is no table.
+    """The table's ``hoodie.table.name``; None when the storage has no table.
 
     :param storage: the table's storage.
     """

@@ -81,23 +81,23 @@ class Copier:
         missing = [path for path, size in wanted.items() if anew or not _is_there(target, path, size)]
         if not missing:
             return 0
-        before, began, told = self.bytes_copied, time.monotonic(), time.monotonic()
+        before, began, logged = self.bytes_copied, time.monotonic(), time.monotonic()
         pool = ThreadPoolExecutor(min(self.settings.threads, len(missing)), "replication-copy")
         try:
-            left = {pool.submit(self._copy_one, source, target, path, wanted[path]) for path in missing}
-            while left:
-                done, left = wait(left, self.settings.progress_seconds, FIRST_EXCEPTION)
+            pending = {pool.submit(self._copy_one, source, target, path, wanted[path]) for path in missing}
+            while pending:
+                done, pending = wait(pending, self.settings.progress_seconds, FIRST_EXCEPTION)
                 for each in done:
                     each.result()
-                if time.monotonic() - told >= self.settings.progress_seconds:
-                    told, copied = time.monotonic(), self.bytes_copied - before
+                if time.monotonic() - logged >= self.settings.progress_seconds:
+                    logged, copied = time.monotonic(), self.bytes_copied - before
                     log.info(
                         "%s: %d of %d files are copied, %.1f MB at %.1f MB/s",
                         target.root,
-                        len(missing) - len(left),
+                        len(missing) - len(pending),
                         len(missing),
                         copied / 1e6,
-                        copied / 1e6 / (told - began),
+                        copied / 1e6 / (logged - began),
                     )
         finally:
             pool.shutdown(cancel_futures=True)

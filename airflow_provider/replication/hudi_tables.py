@@ -92,7 +92,7 @@ class TableReplication:
         :param valid_write_ids: the source's valid write ids at the moment to which the target is brought.
         :raises NotATableError: when the source is no Hudi table.
         :raises UnsupportedTableError: when this package does not write such a table.
-        :raises ReplicationError: when a file is missing, or the target has commits that it has undone.
+        :raises ReplicationError: when a file is missing, or the source has undone a commit of the target.
         """
         source = HudiTable.at(self.source)
         source.check_writable(keeps_indexes=False)

@@ -192,9 +192,9 @@ class Replicator:
             try:
                 done = self._pass(upto, bootstrap, is_stopped)
             except (TableServiceError, OSError) as error:
-                said = f"{type(error).__name__}: {error}"
+                message = f"{type(error).__name__}: {error}"
                 with suppress(TableServiceError):
-                    self._write(lambda connection: note_error(connection, name, said))
+                    self._write(lambda connection: note_error(connection, name, message))
                 raise
             self._write(lambda connection: note_error(connection, name, None))
         return done
@@ -218,8 +218,8 @@ class Replicator:
             raise InvalidInputError(f"seconds between two looks must be above zero, not {poll_seconds!r}")
         ends = time.monotonic() + seconds
         done = self.run(is_stopped=is_stopped)
-        while not is_stopped() and (left := ends - time.monotonic()) > 0:
-            time.sleep(min(poll_seconds, left))
+        while not is_stopped() and (remaining := ends - time.monotonic()) > 0:
+            time.sleep(min(poll_seconds, remaining))
             if self.source.current_event_id() > done.event_id:
                 done = done.then(self.run(is_stopped=is_stopped))
         return done

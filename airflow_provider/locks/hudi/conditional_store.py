@@ -1,4 +1,4 @@
-"""Conditional writes on an object store that speaks the protocol of S3, by s3fs."""
+"""Conditional writes, by s3fs, on an object store with the protocol of S3."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from airflow_provider.table.storage import Storage
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
 
-# Endpoints and buckets that are known to honour conditions.
+# The endpoints and buckets that honour conditions, as far as this process has checked.
 _HONOURING: set[tuple[str, str]] = set()
 
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object, and when: times are the store's own, in whole seconds since the epoch.
+    """An object with two times by the store's clock, in whole seconds since the epoch.
 
-    :param modified: when it was written.
-    :param now: when it was read.
+    :param modified: the time of the last write.
+    :param now: the time of the read.
     """
 
     data: bytes
@@ -51,7 +51,7 @@ class ConditionalStore:
             from botocore.exceptions import BotoCoreError
         except ModuleNotFoundError as error:
             raise missing_library("storage", error.name, "s3") from None
-        #: What is raised when the store cannot be used.
+        #: The errors of a store that cannot be used.
         self.unusable: tuple[type[Exception], ...] = (OSError, BotoCoreError, aiohttp.ClientError)
         config = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"max_attempts": 1}}
         config |= storage.options.get("config_kwargs") or {}
@@ -64,13 +64,13 @@ class ConditionalStore:
                 f"protocol); the table is at {storage.root}: choose 'filesystem', 'zookeeper' or 'database'",
                 location=storage.root,
             )
-        # s3fs repeats each request up to five times; waiting is the contender's business.
+        # s3fs would repeat each request up to five times, but the contender decides how long it waits.
         filesystem.retries = 1
         self._filesystem: S3FileSystem = filesystem
         self._base = str(base).rstrip("/")
 
     def get(self, path: str) -> StoredObject | None:
-        """An object; None when it does not exist."""
+        """Read an object; None when it does not exist."""
         bucket, key = self._address(path)
         try:
             answer = self._filesystem.call_s3("get_object", Bucket=bucket, Key=key)
@@ -101,11 +101,11 @@ class ConditionalStore:
         return str(answer["ETag"])
 
     def check_conditions(self) -> None:
-        """Make sure, once per process and bucket, that the store honours the conditions.
+        """Check, once per process and bucket, that the store honours the conditions.
 
-        Some stores that speak S3's protocol ignore them, and with them every contender would win.
+        Some stores with S3's protocol ignore them, so that every contender would win.
 
-        :raises InvalidConnectionError: when it does not.
+        :raises InvalidConnectionError: when the store does not honour them.
         """
         endpoint = str(self._filesystem.endpoint_url or self._filesystem.client_kwargs.get("endpoint_url"))
         bucket, _ = self._address("")

@@ -35,7 +35,7 @@ class _File:
     """The content and the age of the lock's file.
 
     :param owner: the holder's name, for people.
-    :param contender: empty when a JVM has written the file.
+    :param contender: the holder's id; empty when a JVM has written the file.
     :param age_seconds: seconds since the last write, by the storage's clock.
     :param lease_seconds: seconds after which the holder has lost the lock; None when it never expires.
     """
@@ -99,8 +99,10 @@ class HudiFilesystemLockProvider(LeaseLock):
         file = self._file()
         if file is None:
             return None
-        left = file.seconds_left
-        return LockHolder(file.owner, file.token, file.age_seconds, None if left is None else max(0.0, left))
+        seconds_left = file.seconds_left
+        return LockHolder(
+            file.owner, file.token, file.age_seconds, None if seconds_left is None else max(0.0, seconds_left)
+        )
 
     def _try_acquire(self) -> int | None:
         file = self._file()
@@ -131,18 +133,18 @@ class HudiFilesystemLockProvider(LeaseLock):
 
     def _file(self) -> _File | None:
         try:
-            said = _parsed(self._storage.read(self._path))
+            fields = _parsed(self._storage.read(self._path))
         except FileNotFoundError:
             return None
         status = self._storage.stat(self._path)
         if status is None:
             return None
         age = max(0.0, self._storage.clock() - status.modified)
-        if "contender" in said:
-            ours = str(said["lockThreadName"]), str(said["contender"]), int(said["fencingToken"])
-            return _File(*ours, age, float(said["leaseSeconds"]))
+        if "contender" in fields:
+            ours = str(fields["lockThreadName"]), str(fields["contender"]), int(fields["fencingToken"])
+            return _File(*ours, age, float(fields["leaseSeconds"]))
         # An empty file: a JVM has just created it.
-        thread = said.get("lockThreadName")
+        thread = fields.get("lockThreadName")
         owner = f"another Hudi writer (thread {thread})" if thread else "another Hudi writer"
         return _File(owner, "", 0, age, self._expire)
 
@@ -161,7 +163,7 @@ class HudiFilesystemLockProvider(LeaseLock):
 def _parsed(content: bytes) -> dict[str, Any]:
     """The fields of a lock's file; none when it is incomplete or damaged."""
     try:
-        said = json.loads(content)
+        fields = json.loads(content)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return fields if isinstance(fields, dict) else {}

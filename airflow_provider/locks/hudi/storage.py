@@ -5,10 +5,11 @@ The object ``.hoodie/.locks/table_lock.json`` is created by ``If-None-Match: *``
 contenders, the JVM's among them, exactly one gets its change in. It stays when the lock is released.
 
 Its fields are those of Hudi's ``StorageLockData``: ``expired``, ``validUntil`` in milliseconds since the
-epoch, and ``owner``. Hudi's reader passes over more fields; a holder of ours adds some. By ``leaseSeconds``
-its age counts, and ages are the store's own: the ``Date`` of an answer less the object's ``Last-Modified``,
-both by one clock, in whole seconds. The JVM says only until when, by its own clock, which may be half a
-second away from others (``CLOCK_DRIFT_BUFFER_MS``). So it judges all holders: clocks have to agree so far.
+epoch, and ``owner``. Hudi's reader ignores further fields, and a holder of ours adds some. Our contenders
+compare its ``leaseSeconds`` with the object's age by the store's clock: the ``Date`` of an answer less the
+object's ``Last-Modified``, in whole seconds. A JVM writes only the end of its lease, by its own clock, which
+may be half a second away from others (``CLOCK_DRIFT_BUFFER_MS``). It judges all holders in this way, so
+clocks have to agree within that time.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _CLOCKS_APART_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class _Holding:
-    """What the lock object says.
+    """The content of the lock object.
 
-    :param valid_until: seconds since the epoch.
-    :param contender: empty where the holder is another Hudi's.
-    :param lease_seconds: of a holder of ours.
-    :param fencing_token: of a holder of ours.
+    :param valid_until: the end of the lease, in seconds since the epoch.
+    :param contender: empty when the holder is another Hudi writer.
+    :param lease_seconds: the lease of a holder of ours.
+    :param fencing_token: the token of a holder of ours.
     """
 
     owner: str
@@ -51,26 +52,26 @@ class _Holding:
 
     @classmethod
     def parse(cls, data: bytes) -> _Holding:
-        said = json.loads(data)
-        holding = cls(str(said["owner"]), said["validUntil"] / 1000, bool(said["expired"]))
-        if "contender" not in said:
+        fields = json.loads(data)
+        holding = cls(str(fields["owner"]), fields["validUntil"] / 1000, bool(fields["expired"]))
+        if "contender" not in fields:
             return holding
-        ours = (str(said["contender"]), float(said["leaseSeconds"]), int(said["fencingToken"]))
+        ours = (str(fields["contender"]), float(fields["leaseSeconds"]), int(fields["fencingToken"]))
         return cls(holding.owner, holding.valid_until, holding.released, *ours)
 
     def content(self) -> bytes:
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "expired": self.released,
             "validUntil": int(self.valid_until * 1000),
             "owner": self.owner,
             "contender": self.contender,
             "leaseSeconds": self.lease_seconds,
             "fencingToken": self.fencing_token,
-            # New in every write. Without it a renewal might leave the content, and so the ETag, as it was,
-            # and a contender's If-Match could take a lease just renewed.
+            # Each write has a new revision. Without it a renewal might leave the content, and so the ETag,
+            # unchanged, and a contender's If-Match could take a lease just renewed.
             "revision": uuid.uuid4().hex,
         }
-        return json.dumps(said).encode()
+        return json.dumps(fields).encode()
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ class StorageLockProvider(LeaseLock):
     Fencing tokens count the holdings; after a holding of another Hudi, which keeps no count, the token is
     the time in milliseconds.
 
-    :param storage: the table's storage; its credentials and endpoint are used.
-    :param connection_timeout_seconds: how long a store that is away is waited for.
+    :param storage: the table's storage; the lock uses its credentials and endpoint.
+    :param connection_timeout_seconds: seconds to wait for a store that is away.
     :param lease: the options of every :class:`LeaseLock`; ``poll_interval_seconds`` is 0.5 by default,
         because each look is a request that the store may charge for.
     :raises InvalidConnectionError: when the table is on another kind of storage, or s3fs is not installed.
@@ -183,8 +184,8 @@ class StorageLockProvider(LeaseLock):
         return True
 
     def _reason(self, error: Exception) -> str:
-        said = " ".join(str(error).split()) or type(error).__name__
-        return f"object store cannot be used: {said}; check bucket, endpoint and credentials"
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return f"object store cannot be used: {reason}; check bucket, endpoint and credentials"
 
     def _may_pass(self, error: Exception) -> bool:
         return not isinstance(error, PermissionError | FileNotFoundError)

@@ -1,11 +1,11 @@
 """A lock in ZooKeeper, by the recipe and the names of Curator's InterProcessMutex.
 
-The contenders' nodes are ephemeral and sequential, ``<base_path>/<lock_key>/<uuid>-lock-<sequence>``;
-the first in sequence holds the lock, each other one watches the one before it. Curator sorts
-the children of the lock's node by what follows ``lock-`` (StandardLockInternalsDriver), so a
-JVM Hudi with ``hoodie.write.lock.zookeeper.base_path`` and ``.lock_key`` and this provider
-exclude each other. A node lives as long as its session: there is no lease to renew here, the
-session's pings do that, and a session that expired is a lost lock.
+The contenders' nodes are ephemeral and sequential, ``<base_path>/<lock_key>/<uuid>-lock-<sequence>``.
+The contender with the first node holds the lock; each other contender watches the node before its
+own. Curator sorts the children of the lock's node by the part after ``lock-``
+(StandardLockInternalsDriver). So a JVM Hudi with ``hoodie.write.lock.zookeeper.base_path`` and
+``.lock_key`` and this provider exclude each other. A node lives as long as its session, which its
+pings keep alive. So there is no lease to renew, and an expired session is a lost lock.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from airflow_provider.table.storage import Storage
 
 # A contender waits so long for a session, even if it does not want to wait for the lock.
 _CONNECT_SECONDS = 2.0
-# How often a waiting contender looks at the clock and at its connection.
+# A waiting contender looks at the clock and at its connection once in this time.
 _LOOK_SECONDS = 0.5
 
 
@@ -70,15 +70,15 @@ class ZookeeperLockProvider(Contender):
     :param hosts: ``host:port,host:port``, with a chroot after the last one if there is one.
     :param base_path: the node under which all locks are.
     :param lock_key: the lock's name under it; by default the table's name, as in JVM Hudi, or
-        where there is no table yet its location.
+        its location before the table exists.
     :param timeout_seconds: how long :meth:`acquire` waits by default.
-    :param lease_seconds: the session's timeout: a holder that is not heard of for so long has
-        lost the lock. The servers raise or lower it to the range that they allow.
-    :param connection_timeout_seconds: after how long an ensemble counts as unreachable.
+    :param lease_seconds: the session's timeout: a holder that is silent for so long has lost the
+        lock. The servers raise or lower it to the range that they allow.
+    :param connection_timeout_seconds: seconds after which an ensemble counts as unreachable.
     :param authentication: ``none``, ``digest`` or ``sasl`` (DIGEST-MD5).
     :param username: for authentication.
     :param password: for authentication; never shown.
-    :param acl: ``open`` as Curator's default, or ``creator``: only the same user.
+    :param acl: ``open``, Curator's default, or ``creator``, which admits only the same user.
     :param tls: ``off``, ``on``, or ``unverified``.
     :param tls_ca: PEM file of the authorities; the system's by default.
     :param tls_certificate: PEM file of the client's certificate.
@@ -174,7 +174,7 @@ class ZookeeperLockProvider(Contender):
         """See :meth:`LockProvider.release`.
 
         :raises LockLostError: when the session had expired.
-        :raises LockUnavailableError: when no server can be told; the session expires then.
+        :raises LockUnavailableError: when no server can be reached; the session expires then.
         """
         token = self.fencing_token
         tries = 0
@@ -214,9 +214,9 @@ class ZookeeperLockProvider(Contender):
         return stat is not None and stat.czxid == self._token
 
     def holder(self) -> LockHolder | None:
-        """See :meth:`LockProvider.holder`; a Curator holder is its host's address.
+        """See :meth:`LockProvider.holder`; the name of a Curator holder is its host's address.
 
-        ``age_seconds`` is 0: a node that is there belongs to a session that lives.
+        ``age_seconds`` is 0, because each node belongs to a living session.
 
         :raises LockUnavailableError: when no server can be reached.
         """
@@ -286,7 +286,7 @@ class ZookeeperLockProvider(Contender):
         if self._session is None:
             self._is_refused = False
             self._session = open_session(self._settings, limit)
-            # Kazoo's threads would keep the session alive for ever; it must end with this object.
+            # Kazoo's threads would keep the session alive for ever, but it must end with this object.
             closer = weakref.finalize(self, close_session, self._session)
             closer.atexit = False
             self._closer = closer
@@ -299,7 +299,7 @@ class ZookeeperLockProvider(Contender):
             self._closer()
 
     def _ask(self, request: Callable[[KazooClient], Any]) -> Any:
-        """Ask the servers, again while the session moves from one to another."""
+        """Ask the servers, and repeat the request while the session moves from one server to another."""
         session = self._session
         if session is None:
             raise ZookeeperUnreachableError("the session was given up")
@@ -330,10 +330,10 @@ class ZookeeperLockProvider(Contender):
             ) from None
         except (KazooException, KazooTimeoutError) as error:
             if self._is_refused or (self._session is not None and was_refused(self._session)):
-                said = REFUSED
+                reason = REFUSED
             else:
-                said = f"it does not answer: {type(error).__name__} {error}".strip()
-            raise self._unavailable(f"ZooKeeper at {settings.hosts} cannot be used: {said}") from error
+                reason = f"it does not answer: {type(error).__name__} {error}".strip()
+            raise self._unavailable(f"ZooKeeper at {settings.hosts} cannot be used: {reason}") from error
 
 
 def _is_passing(error: BaseException) -> bool:
@@ -344,7 +344,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _watch_the_clock(lock: Lock, deadline: float, patience: float, done: threading.Event) -> None:
-    """End a wait in time.
+    """End a wait for the lock at its deadline.
 
     Kazoo's own timeout starts again with each contender that leaves, and its calls wait for a server as long
     as the session could last.

@@ -35,7 +35,7 @@ REFUSED = "it refuses the username or the password"
 
 
 class ZookeeperUnreachableError(Exception):
-    """Raised when no session can be opened; says why, without any secret."""
+    """No session can be opened; the text has the reason, without any secret."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class ZookeeperSettings:
     """The settings of a ZooKeeper ensemble.
 
     :param hosts: ``host:port,host:port``, with a chroot after the last one if there is one.
-    :param session_timeout: seconds; the servers may raise or lower it to what they allow.
-    :param connection_timeout: seconds until an ensemble counts as unreachable.
+    :param session_timeout: seconds; the servers may raise or lower it to the range that they allow.
+    :param connection_timeout: seconds after which an ensemble counts as unreachable.
     :param authentication: ``none``; ``digest``, ZooKeeper's own scheme; ``sasl``, DIGEST-MD5.
     :param acl: ``open``, every client may change the nodes, as Curator's default; or ``creator``.
     :param tls: ``off``; ``on``, with the servers' certificates and host names verified; ``unverified``.
@@ -52,7 +52,7 @@ class ZookeeperSettings:
     :param tls_certificate: PEM file of the client's certificate, where servers ask for one.
     :param tls_key: PEM file of its key.
     :param tls_key_password: the key's password.
-    :raises InvalidConnectionError: when an option is missing, is not known, or does not go with another.
+    :raises InvalidConnectionError: when an option is missing, is not known, or contradicts another one.
     """
 
     hosts: str
@@ -101,14 +101,14 @@ class ZookeeperSettings:
 
 
 def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
-    """A new session.
+    """Open a new session.
 
     A server that refuses connections, or accepts them and is silent, uses up its share of the connection
     timeout, and never more than half of it. A server that is starting accepts connections that it never
     answers; kazoo alone would wait for such a server until the session expires.
 
     :param limit: seconds to wait at most, and never longer than the connection timeout.
-    :raises ZookeeperUnreachableError: when no session is open by then.
+    :raises ZookeeperUnreachableError: when no session is open after that time.
     """
     handler = _Handler(settings.connection_timeout / max(2, len(collect_hosts(settings.hosts)[0])))
     reasons = _Reasons(log, {})
@@ -117,7 +117,7 @@ def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
         hosts=settings.hosts,
         timeout=settings.session_timeout,
         handler=handler,
-        # After so long without a server the session has expired: calls must fail, not wait.
+        # After so long without a server the session has expired, and calls must fail and not wait.
         connection_retry=KazooRetry(
             max_tries=-1,
             delay=0.05,
@@ -153,7 +153,7 @@ def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
 
 def was_refused(client: KazooClient) -> bool:
     """Whether a session ended because the servers refused its authentication."""
-    # The state soon is CLOSED; after that only the log says why.
+    # The state soon changes to CLOSED; then only the log has the reason.
     return client.client_state == KeeperState.AUTH_FAILED or "AUTH_FAILED" in (client.logger.last or "")
 
 
@@ -180,7 +180,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return super().create_connection(*args, **kwargs)
 
     def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
-        # Kazoo watches two sockets only between two answers; there the session's pings find a silent server.
+        # Kazoo watches two sockets only between two answers; there the session's pings find a silent one.
         timeout = min(timeout, self._timeout) if len(reads) < 2 else timeout
         return super().select(reads, writes, errors, timeout)
 
@@ -193,7 +193,7 @@ class _Reasons(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         if level >= logging.WARNING:
             self.last = str(msg) % args if args else str(msg)
-            level = logging.INFO  # the error that is raised says it; a log says it as detail
+            level = logging.INFO  # the raised error has the reason; the log has it as a detail
         super().log(level, msg, *args, **kwargs)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:

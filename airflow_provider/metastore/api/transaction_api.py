@@ -80,16 +80,16 @@ class TransactionApi(TimeoutApi):
         def commit(connection: Connection) -> int:
             state = transactions.lock_not_aborted(connection, txn_id)
             # An insertion after the commit cannot belong to it; its event was written with the commit.
-            told = insertions if insertions and state == TxnState.OPEN else {}
+            new_insertions = insertions if insertions and state == TxnState.OPEN else {}
             change = DdlTransaction(connection, txn_id if state == TxnState.OPEN else None)
-            for database, table in sorted({*(new_partitions or {}), *told}):
+            for database, table in sorted({*(new_partitions or {}), *new_insertions}):
                 # All tables before the first event: every database transaction locks in this order.
                 catalog.get_table(connection, database, table, lock=True)
             for (database, table), specs in sorted((new_partitions or {}).items()):
                 partitions.add_partitions(
                     connection, database, table, specs, if_not_exists=True, write_id=change.write_id
                 )
-            for (database, table), inserted in sorted(told.items()):
+            for (database, table), inserted in sorted(new_insertions.items()):
                 partitions.append_insert_events(
                     connection, database, table, inserted, write_id=change.write_id
                 )

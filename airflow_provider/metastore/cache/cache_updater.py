@@ -195,18 +195,18 @@ class CacheUpdater:
         until = self._metastore.current_event_id() if until_event is None else until_event
         deadline = time.monotonic() + timeout
         while self._state.event_id < until:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 raise MetastoreError(
                     f"replica {self._replica!r} is at event {self._state.event_id}, not at {until} after "
                     f"{timeout:g} s; look into its log, or wait longer",
                     event_id=self._state.event_id,
                 )
             if self._thread is None:
-                self._stopping.wait(0 if self.step() else min(left, self._poll_interval))
+                self._stopping.wait(0 if self.step() else min(remaining, self._poll_interval))
             else:
                 with self._moved:
-                    self._moved.wait_for(lambda: self._state.event_id >= until, left)
+                    self._moved.wait_for(lambda: self._state.event_id >= until, remaining)
         self._report(even_if_early=True)
         return self._state.event_id
 

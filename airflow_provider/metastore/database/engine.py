@@ -318,11 +318,11 @@ class MetastoreEngine:
                 borrowed.invalidate(error)
                 # As in SQLAlchemy: the other connections are broken, too.
                 engine.dispose()
-            told = sqlalchemy_errors.DBAPIError.instance(
+            translated = sqlalchemy_errors.DBAPIError.instance(
                 None, None, error, driver.Error, connection_invalidated=is_gone, dialect=dialect
             )
-            setattr(told, _NOT_DONE, borrowed is None)
-            raise told from error
+            setattr(translated, _NOT_DONE, borrowed is None)
+            raise translated from error
         except BaseException:
             # A signal's handler raised, and the connection may still receive an answer.
             if borrowed is not None:
@@ -339,16 +339,16 @@ class MetastoreEngine:
         try:
             yield
         except sqlalchemy_errors.SQLAlchemyError as error:
-            said = self._scrubbed(str(getattr(error, "orig", None) or error))
+            reason = self._scrubbed(str(getattr(error, "orig", None) or error))
             waited = time.monotonic() - started
             if _is_unavailable(error):
                 translated: MetastoreError = MetastoreUnavailableError(
-                    f"metastore {self.masked_url} cannot be used after {waited:.1f} s: {said}; "
+                    f"metastore {self.masked_url} cannot be used after {waited:.1f} s: {reason}; "
                     "check that the database runs and is reachable, and that no process holds it locked",
                     **{OF_DATABASE: True},
                 )
             else:
-                translated = MetastoreError(f"metastore {self.masked_url}: {said}", **{OF_DATABASE: True})
+                translated = MetastoreError(f"metastore {self.masked_url}: {reason}", **{OF_DATABASE: True})
             # The cause may repeat the URL, password included.
             raise translated from (None if secrets_in(self._url) else error)
 

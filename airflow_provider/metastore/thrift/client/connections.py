@@ -105,8 +105,8 @@ class ThriftConnections:
         except TException as error:
             self._idle.append(connection)
             # Hive's exceptions have only the field `message`.
-            said = str(getattr(error, "message", None) or type(error).__name__)
-            raise from_hive(type(error).__name__, said) from None
+            message = str(getattr(error, "message", None) or type(error).__name__)
+            raise from_hive(type(error).__name__, message) from None
         except BaseException:
             connection.close()
             raise
@@ -152,9 +152,9 @@ class ThriftConnections:
                 f"metastore {self.url} has no method {method}; a Hive of version 2 has no write ids",
                 method=method,
             )
-        said = from_hive("", str(error.message))
-        if type(said) is not MetastoreError:
-            return said  # from a server of ours, in a method that declares no exception
+        server_error = from_hive("", str(error.message))
+        if type(server_error) is not MetastoreError:
+            return server_error  # from a server of ours, in a method that declares no exception
         # Hive raises it, for example, after a deadlock of two calls in its database.
         kind = (
             MetastoreUnavailableError

@@ -41,7 +41,7 @@ class SaslPlain:
     def __init__(self, digests: Mapping[str, str]) -> None:
         self._hash = verifier = BuiltinHash()
         # A password that nobody has: to check it for an unknown user takes as long as to check a user's.
-        self._nobodys = password_digest(secrets.token_hex())
+        self._unknown_digest = password_digest(secrets.token_hex())
         self._known = {user: HashedIdentity(user, digest, hash=verifier) for user, digest in digests.items()}
 
     def __call__(self, transport: Any) -> Any:
@@ -57,8 +57,8 @@ class SaslPlain:
         _, response = _receive(transport)
         try:
             given, _ = _MECHANISM.server_attempt([ChallengeResponse(b"", response)])
-            nobody = HashedIdentity(given.authcid, self._nobodys, hash=self._hash)
-            is_right = given.verify(self._known.get(given.authcid, nobody))
+            unknown_user = HashedIdentity(given.authcid, self._unknown_digest, hash=self._hash)
+            is_right = given.verify(self._known.get(given.authcid, unknown_user))
         except (AuthenticationError, ValueError) as error:
             raise self._refused(transport, f"its answer cannot be read: {type(error).__name__}") from None
         if not is_right or not hmac.compare_digest(given.authcid.encode(), given.authzid.encode()):

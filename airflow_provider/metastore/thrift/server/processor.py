@@ -122,8 +122,8 @@ class MetastoreProcessor(TProcessor):
         :param reason: the error's text for the client.
         """
         log.warning("a request for %r was refused: %s", method[:_LONGEST_NAME], reason)
-        told = TApplicationException(TApplicationException.PROTOCOL_ERROR, reason)
-        self.send_exception(oprot, method, told, number)
+        exception = TApplicationException(TApplicationException.PROTOCOL_ERROR, reason)
+        self.send_exception(oprot, method, exception, number)
 
     def _outcome(self, method: str, call: Any) -> Grouped[Any] | Callable[[], Any]:
         """A grouped request, or a function that returns the answer or raises its error."""
@@ -147,11 +147,11 @@ class MetastoreProcessor(TProcessor):
         try:
             result.success = outcome()
         except Exception as error:  # noqa: BLE001 - as above
-            told = _told(method, error, result)
-            if isinstance(told, TApplicationException):
-                self.send_exception(oprot, method, told, number)
+            exception = _exception_for(method, error, result)
+            if isinstance(exception, TApplicationException):
+                self.send_exception(oprot, method, exception, number)
                 return
-            self.handle_exception(told, result)
+            self.handle_exception(exception, result)
         if not result.oneway:
             self.send_result(oprot, method, result, number)
 
@@ -232,9 +232,9 @@ def _encoded(answer: Any) -> bytes | None:
     if isinstance(answer, EncodedTable):
         encoded = answer.encoded
     elif isinstance(answer, hive.GetTableResult) and isinstance(answer.table, EncodedTable):
-        seen = answer.eventId
-        told = b"" if seen is None else _EVENT_ID.pack(TType.I64, _EVENT_ID_NUMBER, seen)
-        encoded = _FIELD + b"\x00\x01" + answer.table.encoded + told + _STOP
+        answered_at = answer.eventId
+        event_id = b"" if answered_at is None else _EVENT_ID.pack(TType.I64, _EVENT_ID_NUMBER, answered_at)
+        encoded = _FIELD + b"\x00\x01" + answer.table.encoded + event_id + _STOP
     else:
         return None
     return _FIELD + b"\x00\x00" + encoded + _STOP
@@ -261,7 +261,7 @@ def _unknown(method: str) -> TApplicationException:
     )
 
 
-def _told(method: str, error: Exception, result: Any) -> TException:
+def _exception_for(method: str, error: Exception, result: Any) -> TException:
     """The exception for a client: the declared one of the method that fits, if there is one."""
     if isinstance(error, TApplicationException):
         return error

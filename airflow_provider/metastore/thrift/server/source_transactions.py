@@ -69,9 +69,9 @@ def end_source_txn(metastore: Metastore, request: Any, state: TxnState) -> None:
 
     def end(connection: Connection) -> None:
         end_txn(connection, request.replPolicy, request.txnid, state)
-        told = getattr(request, "replLastIdInfo", None)
-        if told is not None:
-            set_parameters(connection, [told.database.lower()], {_LAST_ID: str(told.lastReplId)})
+        position = getattr(request, "replLastIdInfo", None)
+        if position is not None:
+            set_parameters(connection, [position.database.lower()], {_LAST_ID: str(position.lastReplId)})
 
     _write(metastore, end)
 

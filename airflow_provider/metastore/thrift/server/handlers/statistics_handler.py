@@ -108,7 +108,7 @@ class StatisticsHandler:
         def update(connection: Connection) -> None:
             # The table is locked before its statistics are read, so that two merges at once do not lose one.
             owner = get_table(connection, database, table, lock=True)
-            told = dict(given)
+            updated = dict(given)
             if merges:
                 known = column_statistics.get_column_statistics(
                     connection,
@@ -119,15 +119,15 @@ class StatisticsHandler:
                     engine=engine or _ENGINE,
                 )
                 for one in known.get(partition, []):
-                    told[one.column] = merged(_data(one), given[one.column])
+                    updated[one.column] = merged(_data(one), given[one.column])
             column_statistics.update_column_statistics(
                 connection,
                 database,
                 table,
-                {column: serialize(data) for column, data in told.items()},
+                {column: serialize(data) for column, data in updated.items()},
                 partition=partition,
                 engine=engine or _ENGINE,
-                struct=_statistics_json(owner, statistics, told),
+                struct=_statistics_json(owner, statistics, updated),
                 write_id=NO_WRITE_ID if write_id is None else write_id,
             )
 

@@ -297,7 +297,7 @@ class TransactionHandler:
             self._metastore.heartbeat_txn(request.txnid)
 
     def commit_changes(self, request: Any) -> Any:
-        new = {
+        new_partitions = {
             (one.dbName, one.tableName): [
                 PartitionSpec(info.values, info.location, info.parameters)
                 for info in map(read_partition, one.newPartitions)
@@ -305,12 +305,14 @@ class TransactionHandler:
             for one in request.tables
             if one.newPartitions
         }
-        told = {
+        insertions = {
             (one.dbName, one.tableName): [_insertion(each) for each in one.insertions]
             for one in request.tables
             if one.insertions
         }
-        event_id = self._metastore.commit_txn(request.txnId, new_partitions=new, insertions=told)
+        event_id = self._metastore.commit_txn(
+            request.txnId, new_partitions=new_partitions, insertions=insertions
+        )
         return hive.CommitChangesResponse(eventId=event_id)
 
     def get_read_snapshot(self, request: Any) -> Any:
