@@ -25,7 +25,7 @@ class Contender(ABC):
     """One contender for one lock; see :class:`~airflow_provider.locks.protocol.LockProvider`.
 
     :param place: the locked place, for people and for programs: the table's location.
-    :param timeout_seconds: how long :meth:`acquire` waits by default.
+    :param timeout_seconds: seconds that :meth:`acquire` waits by default.
     :param owner: name of this contender, for people; host and process by default.
     """
 

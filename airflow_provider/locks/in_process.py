@@ -27,7 +27,7 @@ class InProcessLockProvider(Contender):
     """A lock for tests and for programs that are a table's only process (Hudi's InProcessLockProvider).
 
     :param key: the key of the lock, usually the table's location.
-    :param timeout_seconds: how long :meth:`acquire` waits by default.
+    :param timeout_seconds: seconds that :meth:`acquire` waits by default.
     :param owner: name of this contender, for people; host, process and thread by default.
     """
 

@@ -42,7 +42,7 @@ class LeaseLock(Contender):
     the keyword-only parameters of its constructor, and those here.
 
     :param place: the table's location.
-    :param timeout_seconds: how long :meth:`acquire` waits by default.
+    :param timeout_seconds: seconds that :meth:`acquire` waits by default.
     :param lease_seconds: a holder that has not renewed its lease for so long has lost the lock.
     :param poll_interval_seconds: the longest pause between two looks while waiting.
     :param owner: name of this contender, for people; host and process by default.

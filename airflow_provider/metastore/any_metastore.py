@@ -14,7 +14,7 @@ def open_metastore(url: str, *, timeout_seconds: float = 30.0, must_exist: bool 
         ``thrift://host:port[,host2:port2]`` of servers of one Hive Metastore, ours or another; see
         :func:`~airflow_provider.metastore.thrift.url.parse_thrift_url`. A client connects at its first
         call.
-    :param timeout_seconds: how long a call may wait for other processes, or for a server's answer.
+    :param timeout_seconds: seconds that a call may wait for other processes, or for a server's answer.
     :param must_exist: True for a caller that only reads; see :func:`open_embedded_metastore`.
     :raises InvalidInputError: when the URL cannot be one of a metastore.
     :raises NoSuchObjectError: when the database must exist, and does not.

@@ -178,7 +178,7 @@ def advance_consumer(connection: Connection, name: str, event_id: int) -> LogCon
 
 def restart_consumer(connection: Connection, name: str, event_id: int | None) -> LogConsumer:
     """See :meth:`airflow_provider.metastore.api.Metastore.restart_consumer`."""
-    # As in register_consumer.
+    # The lock keeps a purge from overtaking the restart, as in register_consumer.
     advance(connection, Counter.PURGED_EVENT_ID, by=0)
     last = current_event_id(connection)
     start = last if event_id is None else event_id

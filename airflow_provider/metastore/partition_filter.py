@@ -110,14 +110,14 @@ def partition_filter(text: str, partition_keys: Sequence[Column]) -> Callable[[P
     :param text: the filter; an empty one keeps every partition.
     :param partition_keys: the table's partition keys.
     :raises InvalidInputError: when the text is no filter, names a column that is no partition key, compares a
-        number with a constant that is none, or several keys with another number of constants.
+        key of a number type with a constant that is no number, or several keys with fewer or more constants.
     """
     choice = partition_choice(text, partition_keys)
     return lambda partition: choice.keeps(partition.values)
 
 
 def partition_choice(text: str, partition_keys: Sequence[Column]) -> PartitionChoice:
-    """As :func:`partition_filter`, with the values that the filter allows, for an index."""
+    """Compile a filter as :func:`partition_filter`, with the values that it allows, for an index."""
     types = {key.name.lower(): key.type.lower() for key in partition_keys}
     names = [key.name.lower() for key in partition_keys]
     if not text.strip():

@@ -275,7 +275,7 @@ def _change(metastore: Metastore, databases: Mapping[str, str], changes: Mapping
 def _end_open(
     policy: ReplicationPolicy, source: Metastore, deadline: float, abort_open: bool
 ) -> tuple[int, ...]:
-    """Wait for the end of the transactions with write ids in the databases; new write ids are refused."""
+    """Wait for the end of the transactions that write into the databases, which get no more write ids."""
     aborted: list[int] = []
     while opened := _open_writers(policy, source):
         if time.monotonic() < deadline:

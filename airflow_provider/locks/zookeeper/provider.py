@@ -71,7 +71,7 @@ class ZookeeperLockProvider(Contender):
     :param base_path: the node under which all locks are.
     :param lock_key: the lock's name under it; by default the table's name, as in JVM Hudi, or
         its location before the table exists.
-    :param timeout_seconds: how long :meth:`acquire` waits by default.
+    :param timeout_seconds: seconds that :meth:`acquire` waits by default.
     :param lease_seconds: the session's timeout: a holder that is silent for so long has lost the
         lock. The servers raise or lower it to the range that they allow.
     :param connection_timeout_seconds: seconds after which an ensemble counts as unreachable.

@@ -25,7 +25,7 @@ def open_embedded_metastore(
 
     :param url: SQLAlchemy URL: ``sqlite:////absolute/path.db`` (on a local disk; folders are made) or
         ``postgresql+<driver>://user:password@host/database``.
-    :param timeout_seconds: how long a call may wait for other processes.
+    :param timeout_seconds: seconds that a call may wait for other processes.
     :param must_exist: True for a caller that only reads: then a missing SQLite file is an error.
     :raises NoSuchObjectError: when the database must exist, and does not.
     :raises InvalidInputError: when the URL cannot be one of a metastore.

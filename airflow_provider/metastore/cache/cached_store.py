@@ -118,7 +118,7 @@ def open_cached_store(
     :param url: see :func:`~airflow_provider.metastore.api.open_embedded_metastore`.
     :param replica: the replica's name as a consumer of the notification log, unique among live replicas.
     :param max_megabytes: roughly, the memory that tables, partitions, databases and functions may take.
-    :param timeout_seconds: how long a call may wait for other processes.
+    :param timeout_seconds: seconds that a call may wait for other processes.
     :param serve_newer: False to answer from memory only with exactly the reader's snapshot, and not with a
         newer copy. The database's answer may be newer, too, so both settings are correct.
     :param require_write_ids: refuse a read of a managed table without a write id list, instead of
@@ -217,7 +217,7 @@ class CachedStore:
     def get_table_and_partitions(
         self, database: str, table: str, **reader: Unpack[Reader]
     ) -> tuple[TableInfo, list[PartitionInfo]]:
-        """As :meth:`get_partitions`, with the table as of the same moment."""
+        """A table and all its partitions as of one moment; otherwise as :meth:`get_partitions`."""
         return self._read(
             self._request(database, table, reader, with_partitions=True),
             lambda copy: (copy.table, list(copy.ordered_partitions())),
@@ -227,7 +227,7 @@ class CachedStore:
     def get_partitions_by_filter(
         self, database: str, table: str, filter_text: str, **reader: Unpack[Reader]
     ) -> list[PartitionInfo]:
-        """The partitions that a filter keeps; HIVE-21637 calls it ``get_partitions_by_expr``.
+        """The partitions that a filter keeps; the cache's design calls it ``get_partitions_by_expr``.
 
         Other parameters as :meth:`get_table`.
 
@@ -251,7 +251,7 @@ class CachedStore:
     def get_table_and_partition(
         self, database: str, table: str, values: Sequence[str | None], **reader: Unpack[Reader]
     ) -> tuple[TableInfo, PartitionInfo]:
-        """As :meth:`get_partition`, with the table as of the same moment."""
+        """A table and one of its partitions as of one moment; otherwise as :meth:`get_partition`."""
 
         def look(copy: CachedTable) -> tuple[TableInfo, PartitionInfo]:
             key = partition_key(copy.table, values)

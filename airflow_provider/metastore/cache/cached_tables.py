@@ -26,7 +26,7 @@ class CachedTable:
     :param write_ids: the write ids whose changes the copy certainly holds.
     :param event_id: the copy holds every change up to this event, and those that were applied since.
     :param tagged_at: ``write_ids`` is the state at this event; later commits come with their events.
-    :param partitions: by :func:`~airflow_provider.metastore.model.partition_key`; None when
+    :param partitions: the partitions by :func:`~airflow_provider.metastore.model.partition_key`; None when
         no reader has asked for them yet.
     """
 

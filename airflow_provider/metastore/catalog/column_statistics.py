@@ -117,7 +117,7 @@ def get_column_statistics(
 
     :param partitions: the partitions to look up; None for the table.
     :param engine: see :func:`update_column_statistics`.
-    :return: by partition, or by None for the table; without partitions that have no statistics.
+    :return: the statistics by partition, or by None for the table; without partitions that have none.
     :raises NoSuchObjectError: when the table does not exist.
     """
     owner = get_table(connection, database, table)

@@ -71,7 +71,7 @@ class MetastoreEngine:
     After a fork the child gets connections of its own.
 
     :param url: see :func:`parse_url`.
-    :param timeout_seconds: how long an operation may wait for other processes before it raises
+    :param timeout_seconds: seconds that an operation may wait for other processes before it raises
         :class:`~airflow_provider.exceptions.MetastoreUnavailableError`.
     :raises InvalidInputError: see :func:`parse_url`; also when the database's driver is not installed.
     """
@@ -241,7 +241,7 @@ class MetastoreEngine:
 
     def after_fork_in_child(self) -> None:
         """Open new connections, and leave the parent's alone."""
-        # The parent's connections stay referenced: closing SQLite files or sockets here would disturb them.
+        # The parent's connections are kept, not closed: to close SQLite files or sockets would disturb it.
         self._of_parent = self._engine, self._of_statements
         self._open()
 

@@ -69,9 +69,9 @@ class Transactions(TimeoutApi, Protocol):
     ) -> int:
         """Commit a transaction. A second call changes nothing.
 
-        :param new_partitions: by (database, table), partitions to register in the same database
-            transaction, so that no reader sees the commit without them; existing partitions stay.
-        :param insertions: by (database, table), insertions. The commit writes their INSERT events before the
+        :param new_partitions: partitions by (database, table). The commit registers them in the same database
+            transaction, so that no reader sees it without them; existing partitions stay.
+        :param insertions: insertions by (database, table). The commit writes their INSERT events before the
             COMMIT_TXN event, in the same database transaction: a consumer of the log gets both at once.
         :return: the id of its COMMIT_TXN event; for a transaction that only reads, of the last event.
         :raises TransactionAbortedError: when it was aborted.

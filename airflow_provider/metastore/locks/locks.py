@@ -38,7 +38,8 @@ from airflow_provider.metastore.database import current_millis, lock_components,
 from airflow_provider.metastore.model import LockComponent, LockInfo, LockState, LockType, TxnState, waits_for
 from airflow_provider.metastore.transactions import transactions
 
-# Seconds. A client checks its waiting lock many times a second; a heartbeat by each check would be a write.
+# A check renews the heartbeat only after this part of the timeout: a client checks its waiting lock many
+# times a second, and each heartbeat is a write.
 _CHECKS_BEAT_AFTER = 0.1
 _COMPONENTS_AT_ONCE = 16
 

@@ -12,11 +12,11 @@ from enum import StrEnum
 from airflow_provider.exceptions import InvalidInputError
 
 LOCK_TIMEOUT_SECONDS = 300.0
-"""How long a lock outlives its last heartbeat; Hive's default (``hive.txn.timeout``)."""
+"""Seconds for which a lock outlives its last heartbeat; Hive's default (``hive.txn.timeout``)."""
 
 
 class LockType(StrEnum):
-    """How a lock excludes others; the letters that Hive stores."""
+    """The way in which a lock excludes others; the letters that Hive stores."""
 
     SHARED_READ = "r"
     SHARED_WRITE = "w"
@@ -36,7 +36,7 @@ class LockState(StrEnum):
 class LockComponent:
     """The place that a lock is on, and the lock's type.
 
-    :param type: how the lock excludes others.
+    :param type: the way in which the lock excludes others.
     :param database: the database, which need not exist; case does not matter.
     :param table: the table, which need not exist; None for a lock on the whole database.
     :param partition: the partition's name, ``month=1/day=2``; None for a lock on the whole table.

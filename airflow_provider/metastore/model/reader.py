@@ -9,7 +9,7 @@ from typing import TypedDict
 from airflow_provider.metastore.model.write_ids import NO_OPEN, ValidWriteIdList
 
 NOW = NO_OPEN
-"""As the event of a :class:`ReaderSession`: no copy is new enough, so the next answer is the database's."""
+"""The event of a :class:`ReaderSession` for which no copy is new enough: the database answers."""
 
 
 @dataclass

@@ -277,7 +277,7 @@ def valid_write_id_list(
 
 
 def last_txn_in_conflict(connection: Connection, txn_id: int) -> int:
-    """The last transaction that committed after this one opened and has a write id on one of its tables.
+    """The last transaction that committed after this one opened, on a table where both have a write id.
 
     Hive looks for updates and deletions of the same partitions, which this metastore does not keep. So Hive
     may find fewer conflicts.

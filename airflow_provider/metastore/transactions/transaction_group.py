@@ -131,7 +131,7 @@ FROM txn_counter, event_counter
 def open_and_commit(run: RunStatement, requests: Sequence[OpenTxn | CommitTxn]) -> dict[int, int]:
     """Open some transactions and commit others, with one event each; the events of the new ones come first.
 
-    :return: by the positions of the requests, the new transaction, or the event of the commit. It leaves out
+    :return: by the requests' positions, the new transaction or the event of the commit. It leaves out
         commits of transactions that are not open or that another database transaction has locked, and each
         request about a transaction that only reads.
     """

@@ -58,7 +58,7 @@ class EncodedTable(NamedTuple):
 
 
 class TableStructs:
-    """Makes Table structs, and keeps the bytes of objects that a replica's memory holds.
+    """Makes Table structs, and encodes each object only once as long as a replica's memory holds it.
 
     :param clients_have_hudi: see :func:`table_struct`.
     :param max_bytes: the most bytes that it keeps. It drops an object's bytes with the object.
@@ -253,7 +253,7 @@ def read_database(struct: Any) -> DatabaseInfo:
 
 
 def partition_struct(table: TableInfo, of_table: Any, partition: PartitionInfo) -> Any:
-    """The struct of a partition for a client, with its own storage descriptor or the table's.
+    """The struct of a partition for a client: its location, with its own storage descriptor or the table's.
 
     :param of_table: the table's own struct.
     """

@@ -60,7 +60,7 @@ class Grouped(Generic[T]):
 
 
 class Later(Protocol):
-    """The answers of a connection that another thread writes than the one that reads the requests.
+    """Lets other threads than the reading one write a connection's answers, in the order of the requests.
 
     :param protocol: writes the answers; it must not wait for the client.
     """
