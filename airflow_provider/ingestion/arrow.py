@@ -19,7 +19,7 @@ from airflow_provider.exceptions import EmptySourceError
 from airflow_provider.ingestion.columns import BatchColumns, check_columns
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import ARRIVAL, ROWS_A_WRITE, FileGroupTask, Report, WritePlan
-from airflow_provider.ingestion.incoming_rows import IncomingRows
+from airflow_provider.ingestion.incoming_rows import BUCKETS, IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.ingestion.key_lookup import (
@@ -33,6 +33,7 @@ from airflow_provider.ingestion.key_lookup import (
 from airflow_provider.ingestion.one_commit import commit_once
 from airflow_provider.locks import LockProvider
 from airflow_provider.metastore import AnyMetastore
+from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
@@ -173,6 +174,7 @@ class ArrowRows(IncomingRows):
         counts = np.bincount(self.partitions, minlength=len(self.paths)).tolist()
         self.counts = {path: count for path, count in zip(self.paths, counts, strict=True) if count}
         self._found: list[tuple[BaseFile, _Numbers]] = []
+        self._in_buckets: tuple[int, _Numbers] = (0, np.empty(0, np.int64))
 
     @classmethod
     def of(cls, job: IngestJob, table: HudiTable, data: pa.Table) -> ArrowRows:
@@ -194,7 +196,7 @@ class ArrowRows(IncomingRows):
         numbers = pa.array(np.arange(rows.num_rows))
         keys = numbers if table.config.generates_keys else record_keys(rows, table.config)
         paths = partition_paths(rows, table.config).dictionary_encode()
-        if job.kind.looks_up_keys:
+        if job.kind_on(table).looks_up_keys:
             rows = rows.append_column(ARRIVAL, numbers)
         partitions = paths.indices.to_numpy().astype(np.int64)
         return cls(columns, rows, keys, paths.dictionary.to_pylist(), partitions, table.storage)
@@ -254,6 +256,16 @@ class ArrowRows(IncomingRows):
                     hits.append((base_file, positions[found]))
         return hits
 
+    def in_buckets(self, index: BucketIndex) -> Mapping[str, Collection[int]]:
+        """See :meth:`IncomingRows.in_buckets`."""
+        self.located_by = BUCKETS
+        numbers = index.of_keys(self.keys)
+        self._in_buckets = index.buckets, self.partitions * index.buckets + numbers
+        found: dict[str, list[int]] = {}
+        for code in np.unique(self._in_buckets[1]).tolist():
+            found.setdefault(self.paths[code // index.buckets], []).append(code % index.buckets)
+        return found
+
     def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
         """See :meth:`IncomingRows.send`."""
         sent = self._routed(plan)
@@ -296,6 +308,8 @@ class ArrowRows(IncomingRows):
 
     def _routed(self, plan: FileGroupPlan) -> _Sent:
         """Assign rows to targets."""
+        if plan.buckets:
+            return self._routed_by_buckets(plan)
         positions, targets = [], []
         is_new = np.ones(self.rows.num_rows, np.bool_)
         for base_file, found in self._found:
@@ -312,6 +326,16 @@ class ArrowRows(IncomingRows):
         if not positions:
             return _Sent(self, np.empty(0, np.int64), np.empty(0, np.int64))
         return _Sent(self, np.concatenate(positions), np.concatenate(targets))
+
+    def _routed_by_buckets(self, plan: FileGroupPlan) -> _Sent:
+        count, codes = self._in_buckets
+        distinct, at = np.unique(codes, return_inverse=True)
+        numbers = np.array(
+            [plan.buckets.get(self.paths[c // count], {}).get(c % count, -1) for c in distinct.tolist()],
+            np.int64,
+        )[at]
+        goes = np.flatnonzero(numbers >= 0)
+        return _Sent(self, goes, numbers[goes])
 
     def _shared_out(self, positions: _Numbers, shares: Sequence[tuple[int, int]]) -> _Numbers:
         numbers = np.array([number for number, _ in shares])

@@ -1,20 +1,25 @@
 """The plan of a write: which rows go into which file group, by row counts and file sizes only.
 
-Source of the rules: Hudi's ``UpsertPartitioner`` (small files take inserts first, then new
-file groups of the target size).
+Source of the rules: Hudi's ``UpsertPartitioner`` (small files take inserts first, then new file groups of the
+target size), and ``SparkBucketIndexPartitioner`` where a bucket index decides (:class:`Buckets`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.file_names import new_file_id
+from airflow_provider.table.files import parse_data_file_name
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.reading import FileSlice, slices_of
 from airflow_provider.table.timeline import Timeline, WriteStat
 
 _COMMITS_TO_LEARN_FROM = 5
@@ -31,6 +36,8 @@ class Target:
         group, the new file group replaces that one.
     :param appends: whether the rows go into a log file beside the base file, which stays.
     :param log_paths: the slice's log files so far, in the order in which they are merged.
+    :param merges_in_any_order: whether they go there whatever the file slice holds, because others may append
+        to it at the same time.
     """
 
     partition_path: str
@@ -38,6 +45,7 @@ class Target:
     base_file: BaseFile | None = None
     appends: bool = False
     log_paths: tuple[str, ...] = ()
+    merges_in_any_order: bool = False
 
     @classmethod
     def existing(cls, base_file: BaseFile) -> Target:
@@ -55,6 +63,20 @@ class Target:
         if self.base_file is None or self.base_file.file_id == self.file_id:
             return None
         return self.base_file.file_group
+
+    @property
+    def before(self) -> FileGroupId | None:
+        """The existing file group that gets a new slice or a log file, or is replaced."""
+        if self.base_file is not None:
+            return self.base_file.file_group
+        return FileGroupId(self.partition_path, self.file_id) if self.log_paths else None
+
+    @property
+    def last_instant(self) -> str:
+        """The instant of the slice that is there which was requested last; empty where there is none."""
+        paths = (*((self.base_file.path,) if self.base_file else ()), *self.log_paths)
+        names = (path.rpartition("/")[2] for path in paths)
+        return max((parsed.instant for each in names if (parsed := parse_data_file_name(each))), default="")
 
     @classmethod
     def new(cls, partition_path: str) -> Target:
@@ -74,6 +96,7 @@ class FileGroupPlan:
         file groups.
     :param updates: target number by file group, for rows that were looked up.
     :param not_filled: small files that get none of the new rows, because these are too few to rewrite them.
+    :param buckets: by partition path: target number by bucket, where a bucket index says where all rows go.
     """
 
     first: int = 0
@@ -82,23 +105,22 @@ class FileGroupPlan:
     to_tag: dict[str, list[BaseFile]] = field(default_factory=dict)
     updates: dict[FileGroupId, int] = field(default_factory=dict)
     not_filled: list[BaseFile] = field(default_factory=list)
+    buckets: dict[str, dict[int, int]] = field(default_factory=dict)
 
     @property
     def file_groups(self) -> list[FileGroupId]:
         """Existing file groups that get a new slice."""
-        return [target.base_file.file_group for target in self.targets.values() if target.base_file]
+        return [before for target in self.targets.values() if (before := target.before) is not None]
 
     @property
     def appended(self) -> list[FileGroupId]:
         """Existing file groups that get a log file."""
-        return [
-            each.base_file.file_group for each in self.targets.values() if each.base_file and each.appends
-        ]
+        return [before for each in self.targets.values() if each.appends and (before := each.before)]
 
     @property
     def new_in(self) -> list[str]:
         """Partitions that get new file groups."""
-        return sorted({target.partition_path for target in self.targets.values() if not target.base_file})
+        return sorted({target.partition_path for target in self.targets.values() if target.before is None})
 
     def append_updates(self, log_paths: Mapping[FileGroupId, tuple[str, ...]]) -> None:
         """Direct updates to log files, except in file groups that take new rows as well.
@@ -116,6 +138,87 @@ class FileGroupPlan:
         number = self.first + len(self.targets)
         self.targets[number] = target
         return number
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """The file groups of a table with a bucket index, as one write sees them.
+
+    A bucket has one file group in each partition. Its first write makes it: under non-blocking concurrency by
+    a log file, else by a base file. An overwrite makes new ones.
+
+    :param table: the table.
+    :param index: its bucket index.
+    :param view: the snapshot that the write sees.
+    """
+
+    table: HudiTable
+    index: BucketIndex
+    view: FileSystemView
+
+    @classmethod
+    def of(cls, table: HudiTable, view: FileSystemView) -> Buckets | None:
+        """The buckets of a table; None when it has no bucket index.
+
+        :param table: the table.
+        :param view: the snapshot that the write sees.
+        """
+        return None if table.bucket_index is None else cls(table, table.bucket_index, view)
+
+    def live(self, partitions: Iterable[str]) -> set[FileGroupId]:
+        """The live file groups of some partitions.
+
+        :param partitions: partition paths.
+        """
+        return {each.file_group for each in slices_of(self.table, self.view, partitions)}
+
+    def plan(
+        self,
+        rows: Mapping[str, Collection[int]],
+        *,
+        first: int,
+        written: Collection[FileGroupId],
+        adds: bool,
+        overwrites: bool,
+    ) -> FileGroupPlan:
+        """Plan a write.
+
+        :param rows: the buckets that the rows belong to, by partition path.
+        :param first: number of the first target.
+        :param written: file groups that this write has written already.
+        :param adds: whether rows with new keys stay; a delete adds none.
+        :param overwrites: whether the partitions' file groups are taken out: each bucket gets another.
+        :raises UnsupportedTableError: when the files show another number of buckets.
+        :raises CorruptTableError: when a bucket has two file groups.
+        """
+        plan = FileGroupPlan(first)
+        for partition, numbers in sorted(rows.items()):
+            slices = {each.file_id: each for each in slices_of(self.table, self.view, [partition])}
+            live = self.index.file_groups(partition, slices)
+            for number in sorted(numbers):
+                file_slice = slices[live[number]] if number in live and not overwrites else None
+                if file_slice is None and not adds:
+                    continue  # there is nothing to delete
+                target = self._target(partition, number, file_slice, overwrites)
+                if FileGroupId(partition, target.file_id) not in written:
+                    plan.buckets.setdefault(partition, {})[number] = plan.add(target)
+        return plan
+
+    def _target(self, partition: str, number: int, file_slice: FileSlice | None, overwrites: bool) -> Target:
+        if overwrites:
+            return Target(partition, f"{number:08d}{str(uuid.uuid4())[8:]}-0")
+        in_any_order = self.table.is_non_blocking
+        if file_slice is None:
+            file_id = self.index.first_file_id(partition, number, self.view.replaced)
+            return Target(partition, file_id, appends=in_any_order, merges_in_any_order=in_any_order)
+        return Target(
+            partition,
+            file_slice.file_id,
+            self.view.base_file(file_slice.file_group),
+            appends=self.table.is_merge_on_read,
+            log_paths=file_slice.log_paths,
+            merges_in_any_order=in_any_order,
+        )
 
 
 def bytes_per_row(

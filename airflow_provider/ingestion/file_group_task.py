@@ -188,9 +188,10 @@ class FileGroupTask:
 
         If a record comes back that a log file has deleted, the file slice is rewritten instead. Otherwise a
         compaction that was planned before would leave the key in no base file, where no look-up finds it; and
-        the deleted row may have a larger ordering value.
+        the deleted row may have a larger ordering value. Under non-blocking concurrency it
+        stays a log file: others may append beside it, and the hash of the key finds it.
         """
-        if self._brings_back(batch):
+        if not self._target.merges_in_any_order and self._brings_back(batch):
             self._merge(batch)
             return
         plan, deletes = self._plan, batch.deletions

@@ -9,11 +9,15 @@ from airflow_provider.ingestion.columns import BatchColumns
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import Report, WritePlan
 from airflow_provider.ingestion.key_lookup import Living
+from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
 
 FOOTERS = "footers"
 """Value of :attr:`IncomingRows.located_by` for a look-up in the data files themselves."""
+
+BUCKETS = "buckets"
+"""In :attr:`IncomingRows.located_by`: the hashes of the keys."""
 
 
 class IncomingRows(abc.ABC):
@@ -60,11 +64,19 @@ class IncomingRows(abc.ABC):
         """
 
     @abc.abstractmethod
+    def in_buckets(self, index: BucketIndex) -> Mapping[str, Collection[int]]:
+        """The buckets that the rows belong to, by partition path; :meth:`send` uses the result.
+
+        :param index: the table's bucket index.
+        """
+
+    @abc.abstractmethod
     def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
         """Run one task for each target, with the target's rows.
 
         A row whose key was found goes to every target that rewrites one of its base files, and nowhere if no
-        target does. Other rows go to targets by their partition's shares.
+        target does. Other rows go to targets by their partition's shares. In a plan by buckets each row
+        goes to the target of its bucket, and nowhere if that has none.
 
         :param plan: the targets, and which rows go to each.
         :param write_plan: the part of the plan that the tasks need.

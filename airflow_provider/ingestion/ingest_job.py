@@ -11,6 +11,7 @@ from airflow_provider.concurrency import WriteSettings
 from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.ingestion.windows import Window
 from airflow_provider.jobs import TableJob
+from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import Action
 
 MIB = 1024 * 1024
@@ -232,3 +233,10 @@ class IngestJob(TableJob):
     def kind(self) -> Operation:
         """How the operation changes a table."""
         return OPERATIONS[self.operation]
+
+    def kind_on(self, table: HudiTable) -> Operation:
+        """How the operation changes one table: where a hash finds each key, no operation adds a key twice.
+
+        :param table: the table.
+        """
+        return self.kind if table.bucket_index is None else replace(self.kind, looks_up_keys=True)

@@ -28,6 +28,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.indexing import Build, build_in_process
 from airflow_provider.ingestion.columns import check_columns
 from airflow_provider.ingestion.file_group_plan import (
+    Buckets,
     FileGroupPlan,
     Target,
     bytes_per_row,
@@ -203,7 +204,9 @@ class Ingestion:
             extra_metadata=told_in_commit(self._changes) | dict(job.extra_metadata),
             txn_id=job.transaction.txn_id,
             write_id=job.transaction.write_id,
-            unique_keys=job.kind.promises_unique_keys or self._has_record_index,
+            # One file group a bucket: there a key of two writes meets itself.
+            unique_keys=table.bucket_index is None
+            and (job.kind.promises_unique_keys or self._has_record_index),
             rebase=self._merge_again,
         )
         log.info(
@@ -262,6 +265,8 @@ class Ingestion:
     def _planned(
         self, rows: IncomingRows, view: FileSystemView, written: Collection[FileGroupId] = ()
     ) -> FileGroupPlan:
+        if (buckets := Buckets.of(self._table, view)) is not None:
+            return self._planned_in_buckets(buckets, rows, written)
         job, counts, row_bytes = self._job, rows.counts, self.row_bytes
         first = len(self._targets)
         indexes = view.indexes
@@ -315,6 +320,24 @@ class Ingestion:
                 ):
                     raise self._orders_by_requested_time(target.base_file)
                 plan.targets[number] = Target.replacing(target.base_file)
+        return plan
+
+    def _planned_in_buckets(
+        self, buckets: Buckets, rows: IncomingRows, written: Collection[FileGroupId]
+    ) -> FileGroupPlan:
+        check_appendable(self._table)
+        plan = buckets.plan(
+            rows.in_buckets(buckets.index),
+            first=len(self._targets),
+            written=written,
+            adds=self._job.operation != "delete",
+            overwrites=self._job.kind.replaces is not None,
+        )
+        for target in plan.targets.values():
+            if not target.merges_in_any_order and target.last_instant > self.writer.instant:
+                raise self._comes_last_no_more(
+                    FileGroupId(target.partition_path, target.file_id), target.last_instant
+                )
         return plan
 
     def _looked_in(self) -> Iterable[str]:
@@ -414,6 +437,8 @@ class Ingestion:
         if replaces is None:
             return set()
         partitions = view.partitions() if replaces == "table" else self._rows.counts
+        if (buckets := Buckets.of(self._table, view)) is not None:
+            return buckets.live(partitions)
         LogTargets.of(self._table, view, view.all_partitions() if replaces == "table" else partitions)
         for partition in partitions:
             check_no_buckets(self._table.location, view.base_files(partition))
@@ -428,7 +453,7 @@ class Ingestion:
             config=table.config,
             schema=self._schema,
             instant=self.writer.instant,
-            looks_up_keys=job.kind.looks_up_keys,
+            looks_up_keys=job.kind_on(table).looks_up_keys,
             deletes=job.operation == "delete",
             target_file_size=job.sizes.target_file_size,
             targets=plan.targets,

@@ -20,6 +20,7 @@ from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystem
 from airflow_provider.table.files import BaseFileReader, BloomFilter, parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import RecordLocation, UsableIndexes
+from airflow_provider.table.properties import INDEX_TYPE, NUMBER_OF_BUCKETS
 from airflow_provider.table.reading import FileSlice, SliceReader, slices_of
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
@@ -231,7 +232,8 @@ class LogTargets:
                 raise UnsupportedTableError(
                     f"table {table.location}: file group {each.partition_path}/{each.file_id} is log files "
                     "alone, in which an index of another Hudi writer finds its keys, and none here; compact "
-                    "the table first",
+                    f"the table first, or, where that is a bucket index, set {INDEX_TYPE}=BUCKET and "
+                    f"{NUMBER_OF_BUCKETS} among its options",
                     location=table.location,
                 )
         return cls(table, view, {each.file_group: each for each in found})

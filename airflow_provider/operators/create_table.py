@@ -67,6 +67,8 @@ class CreateTableOperator(BaseOperator):
         ``{"hoodie.clean.commits.retained": 20}``; stored in the table's properties, where operators find
         them; see docs/configuration.md (templated).
     :param table_type: ``copy_on_write`` or ``merge_on_read``, see docs/merge-on-read.md (templated).
+    :param concurrency: ``optimistic`` or ``non_blocking``, see docs/non-blocking.md; as ``hudi_options`` say
+        when None (templated).
     :param comment: shown to people who look at the metastore (templated).
     :param metastore_conn_id: connection of type ``table_metastore`` (templated).
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
@@ -82,6 +84,7 @@ class CreateTableOperator(BaseOperator):
         "location",
         "hudi_options",
         "table_type",
+        "concurrency",
         "comment",
         "metastore_conn_id",
         "storage_conn_id",
@@ -101,6 +104,7 @@ class CreateTableOperator(BaseOperator):
         hive_style: bool = True,
         hudi_options: Mapping[str, Any] | None = None,
         table_type: str = "copy_on_write",
+        concurrency: str | None = None,
         comment: str | None = None,
         metastore_conn_id: str = MetastoreHook.default_conn_name,
         storage_conn_id: str | None = None,
@@ -117,6 +121,7 @@ class CreateTableOperator(BaseOperator):
         self.hive_style = hive_style
         self.hudi_options = hudi_options
         self.table_type = table_type
+        self.concurrency = concurrency
         self.comment = comment
         self.metastore_conn_id = metastore_conn_id
         self.storage_conn_id = storage_conn_id
@@ -195,6 +200,7 @@ class CreateTableOperator(BaseOperator):
                 database=database,
                 hive_style=self.hive_style,
                 table_type=self.table_type,
+                concurrency=self.concurrency,
                 storage_options=options,
                 hudi_options=self.hudi_options,
             )
@@ -211,7 +217,7 @@ class CreateTableOperator(BaseOperator):
     def _check_same(self, table: HudiTable, schema: pa.Schema) -> None:
         config = table.config
         ordering = (self.ordering_field,) if self.ordering_field else ()
-        options = HudiOptions.parse(self.hudi_options).to_properties()
+        options = HudiOptions.parse(self.hudi_options).with_concurrency(self.concurrency).to_properties()
         found_options = table.hudi_options.to_properties()
         wanted_and_found = {
             "type": ((table_type_of(self.table_type),), (config.table_type,)),

@@ -17,6 +17,7 @@ from airflow_provider.exceptions import (
     TableExistsError,
     UnsupportedTableError,
 )
+from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import (
     BaseFile,
     Effect,
@@ -36,9 +37,12 @@ from airflow_provider.table.metadata_table import (
 )
 from airflow_provider.table.nesting import check_not_nested
 from airflow_provider.table.properties import (
+    CONCURRENCY_MODE,
     COPY_ON_WRITE,
     LOCAL,
     MERGE_ON_READ,
+    NON_BLOCKING,
+    NON_BLOCKING_NEEDS,
     PROPERTIES_PATH,
     TIMELINE_ZONE,
     TableConfig,
@@ -134,6 +138,7 @@ class HudiTable:
         database: str = "",
         hive_style: bool = True,
         table_type: str = COPY_ON_WRITE,
+        concurrency: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         hudi_options: Mapping[str, Any] | None = None,
     ) -> HudiTable:
@@ -157,6 +162,9 @@ class HudiTable:
         :param table_type: ``copy_on_write``: an upsert writes the base files again that it changes; or
             ``merge_on_read``: it appends log files to them, which readers merge, and compactions write into
             new base files.
+        :param concurrency: ``optimistic``: of two writes of a file group the first to commit wins; or
+            ``non_blocking``: writes that append to one file group do not conflict. As the options say when
+            None.
         :param storage_options: keyword arguments of the fsspec file system.
         :param hudi_options: options for every writer and service of the table, by Hudi's names; see
             :meth:`HudiOptions.parse`. They are stored in its ``hoodie.properties``.
@@ -169,7 +177,7 @@ class HudiTable:
         """
         _check_columns(schema, record_key, partition_by, ordering_field)
         kind = table_type_of(table_type)
-        options = HudiOptions.parse(hudi_options)
+        options = HudiOptions.parse(hudi_options).with_concurrency(concurrency)
         options.check(with_defaults=True)
         options.check_columns(schema.names)
         if kind == MERGE_ON_READ and MetadataPartition.RECORD_INDEX in options.index.partitions:
@@ -177,6 +185,10 @@ class HudiTable:
                 f"{MetadataPartition.RECORD_INDEX} is not kept here for a {kind} table: leave its option "
                 "out, or make the table copy_on_write",
                 table_type=kind,
+            )
+        if kind != MERGE_ON_READ and options.values.get(CONCURRENCY_MODE) == NON_BLOCKING:
+            raise InvalidInputError(
+                f"concurrency 'non_blocking' of a {kind} table: {NON_BLOCKING_NEEDS}", table_type=kind
             )
         storage = Storage(location, storage_options)
         config = TableConfig(
@@ -191,6 +203,7 @@ class HudiTable:
             create_schema=arrow_to_avro(schema, name),
         )
         config = replace(config, raw=config.to_properties() | options.to_properties())
+        BucketIndex.of(config)  # refuses what cannot work
         table, text = cls(storage, config), dump_properties(config.to_properties())
         with told_of_access(location):
             is_there = storage.stat(PROPERTIES_PATH) is not None
@@ -370,6 +383,19 @@ class HudiTable:
         return view, hidden
 
     @cached_property
+    def bucket_index(self) -> BucketIndex | None:
+        """The index by which a hash of each record key decides its file group; None when there is none.
+
+        :raises UnsupportedTableError: when it is one that is not known here.
+        """
+        return BucketIndex.of(self.config)
+
+    @cached_property
+    def is_non_blocking(self) -> bool:
+        """Whether writers that append to one file group do not conflict."""
+        return self.config.raw.get(CONCURRENCY_MODE, "").upper() == NON_BLOCKING
+
+    @cached_property
     def merge_semantics(self) -> MergeSemantics:
         """How the versions of a record are merged.
 
@@ -423,6 +449,13 @@ class HudiTable:
                 location=self.location,
             )
         check_layout(config)
+        if self.is_non_blocking and (self.bucket_index is None or not self.is_merge_on_read):
+            raise UnsupportedTableError(
+                f"table {self.location} has {CONCURRENCY_MODE}={NON_BLOCKING}, and is {config.table_type} "
+                f"{'without' if self.bucket_index is None else 'with'} a bucket index: {NON_BLOCKING_NEEDS}",
+                location=self.location,
+                property=CONCURRENCY_MODE,
+            )
         named = {*config.metadata_partitions, *config.inflight_metadata_partitions}
         if keeps_indexes and self.is_merge_on_read and MetadataPartition.RECORD_INDEX in named:
             raise UnsupportedTableError(

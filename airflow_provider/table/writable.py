@@ -13,7 +13,9 @@ from airflow_provider.table.file_names import is_bucket
 from airflow_provider.table.merge_semantics import MergeSemantics, check_rows_can_be_merged
 from airflow_provider.table.properties import (
     ALL_OPERATIONS,
+    INDEX_TYPE,
     INSERT_ONLY,
+    NUMBER_OF_BUCKETS,
     TRANSACTIONAL_PROPERTIES,
     TableConfig,
 )
@@ -148,7 +150,8 @@ def check_no_buckets(table: str, base_files: Iterable[BaseFile]) -> None:
     if found and all(is_bucket(base_file.file_id) for base_file in found):
         raise UnsupportedTableError(
             f"table {table} has hoodie.index.type=BUCKET: file group {found[0].file_id} in partition "
-            f"{found[0].partition_path!r} is a bucket, and rows are not spread over buckets here; {_REMEDY}",
+            f"{found[0].partition_path!r} is a bucket, and the table's options do not say so; set "
+            f"{INDEX_TYPE}=BUCKET and {NUMBER_OF_BUCKETS} among them, as the Hudi that made it has them",
             location=table,
             property="hoodie.index.type",
         )

@@ -94,7 +94,10 @@ def check_no_open_transaction(
         if worked_in is None:
             worked_in = {*partitions(), *(group.partition_path for group in this.file_groups)}
         shared = sorted(other.written & this.file_groups)
-        if not shared and not touches_partitions(other.taken_out_of, worked_in, this.operation):
+        if this.merges_in_any_order and this.file_groups <= this.appended:  # it rests on no log file
+            if not (shared := sorted({*shared} - other.appended)):
+                continue
+        elif not shared and not touches_partitions(other.taken_out_of, worked_in, this.operation):
             continue
         where = "/".join(shared[0]).lstrip("/") if shared else f"{sorted(other.taken_out_of)[0]!r}"
         raise WriteConflictError(

@@ -14,6 +14,7 @@ from typing import Literal
 
 from airflow_provider.concurrency.log import Commit, LogEntry, Revert, Rollback
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.table.bucket_index import bucket_of
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.timeline import REWRITES, State
 
@@ -137,6 +138,8 @@ class WriteDescription:
     :param rolls_back: requested time of the instant that it makes dead.
     :param completion_time: once completed.
     :param owner: host and process of the writer.
+    :param merges_in_any_order: whether what it appends merges with what others append to the same file group,
+        whoever completes first (non-blocking concurrency control).
     """
 
     instant: str
@@ -149,6 +152,16 @@ class WriteDescription:
     rolls_back: str | None = None
     completion_time: str | None = None
     owner: str = "unknown"
+    merges_in_any_order: bool = False
+
+    @cached_property
+    def buckets(self) -> dict[FileGroupId, set[FileGroupId]]:
+        """The file groups that are buckets of a bucket index, by partition and number of the bucket."""
+        found: dict[FileGroupId, set[FileGroupId]] = {}
+        for group in self.file_groups:
+            if (bucket := bucket_of(group)) is not None:
+                found.setdefault(bucket, set()).add(group)
+        return found
 
     @cached_property
     def overwrites(self) -> Container[str]:
@@ -286,14 +299,23 @@ def shared_by(committing: WriteDescription, other: WriteDescription) -> frozense
     A compaction reads the log files of instants that had completed when it was planned. What completes later
     belongs to the next file slice, so who appends log files is never in its way, nor it in theirs.
 
+    A bucket has one file group: two writes that have it in different ones meet in it
+    (``BucketIndexConcurrentFileWritesConflictResolutionStrategy``).
+
     :param committing: the write that is about to commit.
     :param other: another one.
     """
     shared = committing.file_groups & other.file_groups
+    if committing.buckets and not {committing.operation, other.operation} & CLEANING:
+        for bucket, groups in committing.buckets.items():
+            if other.buckets.get(bucket, groups) != groups:
+                shared |= groups
     if committing.operation == COMPACT:
         shared -= other.appended
     if other.operation == COMPACT:
         shared -= committing.appended
+    if committing.merges_in_any_order:
+        shared -= committing.appended & other.appended
     return shared
 
 

@@ -54,13 +54,20 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: Commit) -> str | 
     return _gone(storage, rewrite.instant, superseded)
 
 
-def _obstacle(storage: Storage, commit_log: CommitLog, entry: Commit) -> str | None:
-    """What has come since that is in the way of reverting a commit."""
+def _obstacle(
+    storage: Storage, commit_log: CommitLog, entry: Commit, *, in_any_order: bool = False
+) -> str | None:
+    """What has come since that is in the way of reverting a commit.
+
+    :param in_any_order: whether log files rest on no others of their file group.
+    """
     if not storage.moves_atomically:
         return "the storage cannot move a file in one step, so that a late publisher could bring it back"
     for later in without_reverted(commit_log.after(entry.sequence)):
         # What is undone now was not compacted: no plan names what an open transaction holds.
         kept = entry.appended if later.operation == COMPACT else frozenset[FileGroupId]()
+        if in_any_order and isinstance(later, Commit):
+            kept |= entry.appended & later.appended
         if later.touched & entry.written - kept:
             return f"{later.operation} {later.instant} has written to its file groups since"
     timeline = Timeline.load(storage)
@@ -72,7 +79,7 @@ def _obstacle(storage: Storage, commit_log: CommitLog, entry: Commit) -> str | N
 def _gone(storage: Storage, instant: str, superseded: frozenset[FileGroupId]) -> str | None:
     view = view_without(storage, instant)
     for group in sorted(superseded):
-        if view.base_file(group) is None:
+        if not view.is_live(group):
             return f"the files of {group.partition_path}/{group.file_id}, which it replaced, are gone"
     return None
 
@@ -125,7 +132,7 @@ def revert(table: HudiTable, instant: str, *, reason: str) -> Revert | None:
         # No clean is in the way: one planned since left alone what is held, one planned before the commit
         # takes only what was superseded then.
         why_not = (
-            _obstacle(storage, commit_log, entry)
+            _obstacle(storage, commit_log, entry, in_any_order=table.is_non_blocking)
             or merged_on
             or _gone(storage, instant, effect.merged_on | effect.replaced)
         )

@@ -89,6 +89,7 @@ class Committing:
         self._patience_for_others = 0.0  # until then it waits for other engines; it waits for none in a turn
         # What others find pending on the metadata table's timeline they take for a dead writer's.
         self._is_shared = write.lock.excludes_hudi
+        self._waits_for_nobody = write.table.is_non_blocking and content.appended == content.touched
 
     def run(self) -> Commit:
         """Commit, or raise; see :meth:`~airflow_provider.concurrency.write.writer.Writer.commit`."""
@@ -118,7 +119,7 @@ class Committing:
 
     def _let_another_engine_finish(self) -> None:
         write = self._write
-        if not self._is_shared or write.lock.is_held():
+        if not self._is_shared or write.lock.is_held() or self._waits_for_nobody:
             return
         deadline = self._patience_for_others = time.monotonic() + SECONDS_FOR_ANOTHER_ENGINE
         for other, file_groups in others_writing(self._storage).items():
@@ -361,8 +362,9 @@ class Committing:
         self._content = self._content.with_rebased(lost, rebased).said_to_be_rebased(conflicts)
         if share:  # the first merge has also paid for what is loaded once
             self._writing_took = min(self._writing_took, (time.monotonic() - began) / share)
-        write.check_no_open_transaction(self._content.touched, self._content.inserted_in)
-        there = (group for group in self._content.touched if write.view.base_file(group) is not None)
+        content = self._content
+        write.check_no_open_transaction(content.touched, content.inserted_in, content.appended)
+        there = (group for group in content.touched if write.view.is_live(group))
         write.staged_write.extend_plan(there)
         self._stage()
 

@@ -108,7 +108,8 @@ class Write:
         """
         info = self.info
         return WriteDescription(
-            self.instant, info.operation, info.priority, State.INFLIGHT, file_groups, appended
+            *(self.instant, info.operation, info.priority, State.INFLIGHT, file_groups, appended),
+            merges_in_any_order=self.table.is_non_blocking,
         )
 
     def yields_to(self, this: WriteDescription) -> list[Conflict]:
@@ -137,7 +138,10 @@ class Write:
         return frozenset[FileGroupId]().union(*(each.file_groups for each in planned))
 
     def check_no_open_transaction(
-        self, file_groups: Iterable[FileGroupId], partitions: Iterable[str]
+        self,
+        file_groups: Iterable[FileGroupId],
+        partitions: Iterable[str],
+        appended: Iterable[FileGroupId] = (),
     ) -> None:
         """Make sure that this write builds on nothing that an open transaction may yet undo.
 
@@ -145,7 +149,7 @@ class Write:
 
         :raises WriteConflictError: when it would.
         """
-        this = self.describe(frozenset(file_groups))
+        this = self.describe(frozenset(file_groups), frozenset(appended))
         check_no_open_transaction(self.storage, this, lambda: {*partitions, *self.looked_in()}, self.open_txn)
 
     # --- what is measured, and said -----------------------------------------------------------

@@ -30,7 +30,7 @@ from airflow_provider.concurrency.undo import rollback
 from airflow_provider.concurrency.write.committing import Committing
 from airflow_provider.concurrency.write.write import Write
 from airflow_provider.exceptions import NoSuchInstantError, TableServiceError, UnsupportedTableError
-from airflow_provider.table.file_groups import BaseFile, FileGroupId
+from airflow_provider.table.file_groups import MERGES_IN_ANY_ORDER, BaseFile, FileGroupId
 from airflow_provider.table.files import delete_markers
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.timeline import REWRITES, WriteStat
@@ -85,7 +85,7 @@ class Writer(Write):
         self.looked_in = looked_in
         if early_check:
             self.check(groups, appended)
-            self.check_no_open_transaction(groups, partitions)
+            self.check_no_open_transaction(groups, partitions, appended)
         self.heartbeat.check()
         self.staged_write.plan(groups, partitions, appended)
         self._planned_at = time.monotonic()
@@ -164,6 +164,8 @@ class Writer(Write):
         said = {"txn_id": txn_id, "write_id": write_id, "operation_key": self.info.operation_key}
         extra = {**(extra_metadata or {}), "priority": str(self.info.priority)}
         extra |= {name: str(value) for name, value in said.items() if value is not None}
+        if self.table.is_non_blocking:
+            extra[MERGES_IN_ANY_ORDER] = "true"
         writing_took = time.monotonic() - self._planned_at
         try:
             schema = self._schema() if metadata is None else None

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider.concurrency import ServicePlan
-from airflow_provider.exceptions import InvalidInputError, MissingColumnError
+from airflow_provider.exceptions import InvalidInputError, MissingColumnError, UnsupportedTableError
 from airflow_provider.services.clustering.row_order import LAYOUTS, MOST_COLUMNS, can_order
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
@@ -191,6 +191,12 @@ def plan_clustering(
     :param taken: file groups to leave alone.
     :return: None when no file group would gain from clustering.
     """
+    if table.bucket_index is not None:
+        raise UnsupportedTableError(
+            f"table {table.location} has a bucket index, by which each key stays in its file group: it is "
+            "not clustered; compact it, if it is merge_on_read",
+            location=table.location,
+        )
     groups = [
         group
         for partition in view.partitions()

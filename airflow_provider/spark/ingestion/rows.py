@@ -15,7 +15,7 @@ from airflow_provider.exceptions import CommitError
 from airflow_provider.ingestion.columns import BatchColumns
 from airflow_provider.ingestion.file_group_plan import FileGroupPlan
 from airflow_provider.ingestion.file_group_task import ARRIVAL, Report, WritePlan
-from airflow_provider.ingestion.incoming_rows import IncomingRows
+from airflow_provider.ingestion.incoming_rows import BUCKETS, IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.key_lookup import (
     Living,
@@ -25,10 +25,18 @@ from airflow_provider.ingestion.key_lookup import (
     without_the_dead,
 )
 from airflow_provider.spark.ingestion.batch_profile import BatchProfile
+from airflow_provider.spark.ingestion.buckets import bucket_of_rows
 from airflow_provider.spark.ingestion.progress import progress_logged
-from airflow_provider.spark.ingestion.routing import TARGET, numbered, routed, target_of_new_rows
+from airflow_provider.spark.ingestion.routing import (
+    TARGET,
+    numbered,
+    routed,
+    target_of_new_rows,
+    with_partition_entry,
+)
 from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, location_columns, tag
 from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task
+from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
@@ -38,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-_PLACES = "_places"
+_PLACES, _BUCKET = "_places", "_bucket"
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,7 @@ class SparkRows(IncomingRows):
         self.counts = self.profile.rows
         self._tags: DataFrame | None = None
         self._files: Sequence[BaseFile] = ()
+        self._index: BucketIndex | None = None
 
     @classmethod
     def of(
@@ -96,7 +105,7 @@ class SparkRows(IncomingRows):
         """
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-        if job.kind.looks_up_keys:
+        if job.kind_on(table).looks_up_keys:
             frame = frame.withColumn(ARRIVAL, F.monotonically_increasing_id())
         return cls(table, columns, frame, profile)
 
@@ -190,11 +199,26 @@ class SparkRows(IncomingRows):
     def _schema(self, rows: pa.Table) -> pa.Schema:
         return pa.schema([self.columns.table.field(name).with_nullable(True) for name in rows.schema.names])
 
+    def in_buckets(self, index: BucketIndex) -> Mapping[str, Collection[int]]:
+        """See :meth:`IncomingRows.in_buckets`."""
+        self.located_by, self._index = BUCKETS, index
+        paths = self.profile.paths
+        places = {path: place for place, path in enumerate(paths)}
+        frame, place = with_partition_entry(self.frame, self.profile, places, pa.int32())
+        bucket = bucket_of_rows(frame, self.table.config, index)
+        found: dict[str, list[int]] = {}
+        for row in frame.select(place.alias(_PLACES), bucket.alias(_BUCKET)).distinct().toArrow().to_pylist():
+            found.setdefault(paths[row[_PLACES]], []).append(row[_BUCKET])
+        return found
+
     def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
         """See :meth:`IncomingRows.send`."""
         columns = self.frame.columns
         key_columns = self.table.config.record_key_fields
-        frame, target = target_of_new_rows(self.frame, self.profile, plan.shares, key_columns)
+        if plan.buckets and self._index is not None:
+            frame, target = self._by_buckets(plan, self._index)
+        else:
+            frame, target = target_of_new_rows(self.frame, self.profile, plan.shares, key_columns)
         if self._tags is not None:
             frame, target = self._with_tags(frame, target, self._tags, plan)
         sent = numbered(frame, target, columns)
@@ -237,6 +261,16 @@ class SparkRows(IncomingRows):
     def _persist(self, frame: DataFrame) -> DataFrame:
         self._persisted.append(frame.persist())
         return self._persisted[-1]
+
+    def _by_buckets(self, plan: FileGroupPlan, index: BucketIndex) -> tuple[DataFrame, Column]:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        entries = {
+            path: [numbers.get(bucket) for bucket in range(index.buckets)]
+            for path, numbers in plan.buckets.items()
+        }
+        frame, entry = with_partition_entry(self.frame, self.profile, entries, pa.list_(pa.int32()))
+        return frame, F.element_at(entry, bucket_of_rows(frame, self.table.config, index) + 1)
 
     def _with_tags(
         self, frame: DataFrame, target: Column, tags: DataFrame, plan: FileGroupPlan

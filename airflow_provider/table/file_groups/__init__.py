@@ -13,6 +13,7 @@ from airflow_provider.table.file_groups.cleans import (
 )
 from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView, ShownInstants
 from airflow_provider.table.file_groups.visibility import (
+    MERGES_IN_ANY_ORDER,
     Effect,
     ValidWriteIds,
     check_not_cleaned,
@@ -22,6 +23,7 @@ from airflow_provider.table.file_groups.visibility import (
 )
 
 __all__ = [
+    "MERGES_IN_ANY_ORDER",
     "ORPHANED_INSTANTS",
     "BaseFile",
     "Effect",

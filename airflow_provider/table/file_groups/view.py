@@ -120,10 +120,14 @@ class FileSystemView:
         return self._partitions
 
     def partitions(self) -> list[str]:
-        """Partition paths that hold at least one visible base file, sorted."""
+        """Partition paths that hold at least one visible base file, or log file, sorted."""
         found = self.all_partitions()
         self.look_at(found)
-        return [partition for partition in found if self.base_files(partition)]
+        return [
+            partition
+            for partition in found
+            if self.base_files(partition) or (self._log_sizes[partition] and self.log_files(partition))
+        ]
 
     def base_files(self, partition_path: str) -> list[BaseFile]:
         """The newest visible slice of every live file group of a partition."""
@@ -178,6 +182,15 @@ class FileSystemView:
         """The newest visible slice of one file group; None when it is not live."""
         self.base_files(file_group.partition_path)
         return self._listed[file_group.partition_path].get(file_group.file_id)
+
+    def is_live(self, file_group: FileGroupId) -> bool:
+        """Whether a file group has a visible base file, or log files alone.
+
+        :param file_group: the file group.
+        """
+        if self.base_file(file_group) is not None:
+            return True
+        return any(each.file_group == file_group for each in self.log_files(file_group.partition_path))
 
     @property
     def timeline(self) -> Timeline:

@@ -48,6 +48,10 @@ class ValidWriteIds(Protocol):
         """Whether the id is known to belong to an aborted transaction."""
 
 
+MERGES_IN_ANY_ORDER = "merges_in_any_order"
+"""In a commit's extra metadata: ``true`` where its log files rest on nothing else in their file groups."""
+
+
 @dataclass(frozen=True)
 class Effect:
     """The effect of a commit, as far as later commits may depend on it.
@@ -61,6 +65,7 @@ class Effect:
     :param replaced: file groups that it replaced.
     :param inserted_in: partition paths in which it wrote new records.
     :param taken_out_of: partition paths in which it deleted records or replaced file groups.
+    :param appended: file groups that got log files alone.
     """
 
     instant: Instant
@@ -72,6 +77,7 @@ class Effect:
     replaced: frozenset[FileGroupId]
     inserted_in: frozenset[str]
     taken_out_of: frozenset[str]
+    appended: frozenset[FileGroupId] = frozenset()
 
     @classmethod
     def of(cls, instant: Instant, described: CommitMetadata) -> Effect:
@@ -80,7 +86,13 @@ class Effect:
         replaced = frozenset(
             FileGroupId(path, file_id) for path, ids in described.replaced.items() for file_id in ids
         )
+        logged = {FileGroupId(s.partition_path, s.file_id) for s in stats if s.log_files is not None}
+        appended = frozenset(
+            logged - {FileGroupId(s.partition_path, s.file_id) for s in stats if s.log_files is None}
+        )
         merged_on = frozenset(group for stat in stats for group in _merged_on(stat))
+        if described.extra_metadata.get(MERGES_IN_ANY_ORDER) == "true":
+            merged_on -= appended
         taken_out_of: set[str] = set()
         if operation not in REWRITES:
             taken_out_of = {group.partition_path for group in replaced}
@@ -95,6 +107,7 @@ class Effect:
             replaced,
             frozenset(stat.partition_path for stat in stats if stat.num_inserts),
             frozenset(taken_out_of),
+            appended,
         )
 
     @property

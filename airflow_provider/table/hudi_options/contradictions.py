@@ -14,6 +14,7 @@ from airflow_provider.table.hudi_options.index_options import (
 from airflow_provider.table.hudi_options.lock_options import LOCK, hosts_with_port
 from airflow_provider.table.hudi_options.option import Topic
 from airflow_provider.table.hudi_options.registry import OPTIONS
+from airflow_provider.table.properties import CONCURRENCY_MODE, INDEX_TYPE, NON_BLOCKING, NUMBER_OF_BUCKETS
 
 _PROVIDER = f"{LOCK}provider"
 _POLICY = "hoodie.clean.policy"
@@ -34,7 +35,16 @@ def contradictions(values: Mapping[str, Any], *, with_defaults: bool = False) ->
     :param with_defaults: whether the defaults of other options count. They do not where an operator's
         arguments can still replace them.
     """
-    for rule in (_modes, _lock_providers, _ports, _leases, _metadata_table, _column_stats, _retention):
+    for rule in (
+        _modes,
+        _buckets,
+        _lock_providers,
+        _ports,
+        _leases,
+        _metadata_table,
+        _column_stats,
+        _retention,
+    ):
         yield from rule(values)
     for least, most, relation in _ORDERED:
         if (least in values and most in values) or (with_defaults and (least in values or most in values)):
@@ -56,6 +66,17 @@ def _modes(values: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"hoodie.write.concurrency.mode=SINGLE_WRITER and {OPTIONS[_PROVIDER].shown(values[_PROVIDER])}: "
             "a single writer has no lock; say OPTIMISTIC_CONCURRENCY_CONTROL, or leave the lock out"
+        )
+
+
+def _buckets(values: Mapping[str, Any]) -> Iterator[str]:
+    has_index = values.get(INDEX_TYPE) == "BUCKET"
+    if has_index and NUMBER_OF_BUCKETS not in values:
+        yield f"{INDEX_TYPE}=BUCKET without {NUMBER_OF_BUCKETS}: say how many buckets a partition has"
+    if not has_index and values.get(CONCURRENCY_MODE) == NON_BLOCKING:
+        yield (
+            f"{CONCURRENCY_MODE}={NON_BLOCKING} without {INDEX_TYPE}=BUCKET: only a hash of the key tells "
+            f"two writers the same file group; set it, and {NUMBER_OF_BUCKETS}, or leave the mode out"
         )
 
 

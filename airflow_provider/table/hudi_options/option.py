@@ -17,6 +17,7 @@ class Topic(StrEnum):
     LOCK = "Lock"
     HEARTBEAT = "Heartbeats"
     WRITING = "Loads"
+    BUCKETS = "Bucket index"
     SCHEMA = "Columns"
     DURABILITY = "Power failures"
     TIMELINE = "Timeline"

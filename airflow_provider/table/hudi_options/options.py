@@ -14,7 +14,8 @@ from airflow_provider.table.hudi_options.contradictions import contradictions
 from airflow_provider.table.hudi_options.index_options import METADATA, IndexOptions
 from airflow_provider.table.hudi_options.lock_options import LOCK, lock_config
 from airflow_provider.table.hudi_options.option import Option, Topic
-from airflow_provider.table.hudi_options.registry import BY_ANY_NAME, OPTIONS
+from airflow_provider.table.hudi_options.registry import BY_ANY_NAME, CONCURRENCY, OPTIONS
+from airflow_provider.table.properties import CONCURRENCY_MODE, NON_BLOCKING
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +96,27 @@ class HudiOptions:
     def to_properties(self) -> dict[str, str]:
         """Hudi's texts of the options, by their names in Hudi 1.1."""
         return {key: OPTIONS[key].kind.write(value) for key, value in self.values.items()}
+
+    def with_concurrency(self, concurrency: str | None) -> HudiOptions:
+        """These options with the concurrency that an argument says.
+
+        :param concurrency: ``optimistic`` or ``non_blocking``; None leaves it to the options.
+        :raises InvalidInputError: when it is neither, or the options say another.
+        """
+        if concurrency is None:
+            return self
+        if concurrency not in CONCURRENCY:
+            known = " or ".join(map(repr, CONCURRENCY))
+            raise InvalidInputError(
+                f"concurrency must be {known}, not {concurrency!r}", argument="concurrency"
+            )
+        if self.values.get(CONCURRENCY_MODE, CONCURRENCY[concurrency]) != CONCURRENCY[concurrency]:
+            raise InvalidInputError(
+                f"argument concurrency is {concurrency!r}, and hudi_options say "
+                f"{CONCURRENCY_MODE}={self.values[CONCURRENCY_MODE]}; leave one out",
+                argument="concurrency",
+            )
+        return HudiOptions({**self.values, CONCURRENCY_MODE: CONCURRENCY[concurrency]})
 
     def check(self, *, with_defaults: bool = False) -> None:
         """Make sure that the options do not contradict each other.
@@ -177,6 +199,13 @@ class EffectiveOptions:
 
     def __post_init__(self) -> None:
         self.options.check()
+        own, of_table = (each.values.get(CONCURRENCY_MODE) == NON_BLOCKING for each in (self.own, self.table))
+        if CONCURRENCY_MODE in self.own.values and own != of_table:
+            raise InvalidInputError(
+                f"{CONCURRENCY_MODE}={self.own.values[CONCURRENCY_MODE]} is said by a task: whether writers "
+                "block each other is a matter of the table; set it among the table's options",
+                option=CONCURRENCY_MODE,
+            )
 
     @cached_property
     def options(self) -> HudiOptions:

@@ -22,7 +22,14 @@ from airflow_provider.table.hudi_options.lock_options import LOCK_OPTIONS
 from airflow_provider.table.hudi_options.option import Option, Topic
 from airflow_provider.table.properties import (
     ALL_OPERATIONS,
+    BUCKET_ENGINE,
+    BUCKET_HASH_FIELD,
+    CONCURRENCY_MODE,
+    INDEX_TYPE,
     INSERT_ONLY,
+    MOST_BUCKETS,
+    NON_BLOCKING,
+    NUMBER_OF_BUCKETS,
     TIMELINE_ZONE,
     TRANSACTIONAL_PROPERTIES,
 )
@@ -46,7 +53,8 @@ _ALLOW = "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStra
 
 _LAYOUTS = {"LINEAR": "linear", "ZORDER": "z-order", "HILBERT": "hilbert", "Z-ORDER": "z-order"}
 _POLICIES = ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS")
-_MODES = ("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL")
+CONCURRENCY = MappingProxyType({"optimistic": "OPTIMISTIC_CONCURRENCY_CONTROL", "non_blocking": NON_BLOCKING})
+"""Hudi's name of each kind of concurrency."""
 
 
 def _same(*names: str) -> Kind:
@@ -55,10 +63,12 @@ def _same(*names: str) -> Kind:
 
 _CONCURRENCY = (
     Option(
-        "hoodie.write.concurrency.mode",
+        CONCURRENCY_MODE,
         Topic.CONCURRENCY,
-        _same(*_MODES),
-        "Accepted without effect: every commit is checked against the commits beside it.",
+        _same("SINGLE_WRITER", *CONCURRENCY.values()),
+        "`NON_BLOCKING_CONCURRENCY_CONTROL`: writers that append to one file group do not conflict; see "
+        "[non-blocking.md](non-blocking.md). The other two have no effect: every commit is checked against "
+        "the commits beside it.",
         default="OPTIMISTIC_CONCURRENCY_CONTROL",
     ),
     Option(
@@ -132,6 +142,36 @@ _WRITING = (
         "it waits up to `yield_timeout` for the clustering's end. Rows written meanwhile would be lost.",
         "on_pending_clustering",
         default="fail",
+    ),
+)
+
+_BUCKETS = (
+    Option(
+        INDEX_TYPE,
+        Topic.BUCKETS,
+        _same("BUCKET", "BLOOM", "SIMPLE"),
+        "`BUCKET`: a hash of each record key decides its file group; see "
+        "[non-blocking.md](non-blocking.md#the-bucket-index). The others have no effect: the files and the "
+        "indexes of the metadata table say where a key is.",
+    ),
+    Option(
+        NUMBER_OF_BUCKETS,
+        Topic.BUCKETS,
+        whole(least=1, most=MOST_BUCKETS),
+        "The number of buckets of each partition. It cannot be changed later.",
+    ),
+    Option(
+        BUCKET_HASH_FIELD,
+        Topic.BUCKETS,
+        NAMES,
+        "The columns of the record key that are hashed; by default all of them.",
+    ),
+    Option(
+        BUCKET_ENGINE,
+        Topic.BUCKETS,
+        _same("SIMPLE"),
+        "The kind of bucket index: the number of buckets stays.",
+        default="SIMPLE",
     ),
 )
 
@@ -335,6 +375,7 @@ _ALL = (
     *_CONCURRENCY,
     *LOCK_OPTIONS,
     *_WRITING,
+    *_BUCKETS,
     *_SCHEMA,
     *_DURABILITY,
     *_TIMELINE,

@@ -68,12 +68,14 @@ from airflow_provider.table.timeline.instant import Action, Instant
 from airflow_provider.table.timeline.metadata import WriteStat
 
 from .rows import (
+    ADDS,
     PARTITION,
     Row,
     append_rows,
     group_of,
     locate,
     log_paths,
+    merged,
     read_rows,
     read_snapshot,
     write_rows,
@@ -166,7 +168,13 @@ class _Upsert:
         found = locate(self.storage, view, keys)
         filled: set[BaseFile | None] = set()
         files = view.base_files(PARTITION)
-        if self.fills and plan and None in found and len(files) == 1 and not log_paths(view, files[0]):
+        if (
+            self.fills
+            and plan
+            and None in found
+            and len(files) == 1
+            and not log_paths(view, files[0].file_id)
+        ):
             # As ingestion does, which looks for no key there. A rebase looks, and opens a file group.
             rows = found.get(files[0]) or read_rows(self.storage, files[0].path)
             found[files[0]] = {**rows, **found.pop(None)}
@@ -209,7 +217,7 @@ class _Upsert:
 
     def _check_is_last(self, view: FileSystemView, base: BaseFile) -> None:
         # As ingestion does, which begins again: readers merge in the order of requested times.
-        names = (path.rpartition("/")[2] for path in (base.path, *log_paths(view, base)))
+        names = (path.rpartition("/")[2] for path in (base.path, *log_paths(view, base.file_id)))
         instants = (parsed.instant for name in names if (parsed := parse_data_file_name(name)))
         if max(instants) > self.writer.instant:
             raise WriteConflictError("a file of the slice was requested later")
@@ -226,6 +234,71 @@ class _Upsert:
         if base is None:
             return f"{self.name}{next(_names)}-0"
         return f"{self.name}{next(_names)}-0" if self.writer.must_replace(base) else base.file_id
+
+
+def add_appender(
+    simulation: Simulation,
+    name: str,
+    keys: Iterable[str],
+    *,
+    priority: int = PRIORITIES["ingestion"],
+    aborted_txn: int | None = None,
+) -> None:
+    """A writer of a non-blocking table: it appends its name to each key's history, which it does not read.
+
+    It loses against nobody but a restore, and the end of an aborted transaction.
+    """
+    wanted = frozenset(keys)
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        settings = WriteSettings(policy=FAIL, priority=priority, heartbeat=HeartbeatSettings(3600.0))
+        before = len(simulation.entries())
+        try:
+            with begin_write(
+                table,
+                operation="UPSERT",
+                action=table.write_action,
+                lock=NoLock(),
+                settings=settings,
+                open_txn=aborted_txn,
+            ) as writer:
+                simulation.writes[writer.instant] = Write(name, wanted)
+                result = writer.commit(
+                    _appended(table, writer, name, wanted), txn_id=aborted_txn, write_id=aborted_txn
+                )
+        except WriteConflictError:
+            if any(isinstance(entry, Restore | Revert) for entry in simulation.entries()[before:]):
+                return
+            raise AssertionError(f"{name} has lost a conflict") from None
+        if aborted_txn is None:
+            simulation.acknowledged.add(result.instant)
+            if actor.has_lost_answer:
+                simulation.unpublished.add(result.instant)
+        else:
+            undo_writes(table, aborted_txn)
+
+    simulation.add(name, work)
+
+
+def _appended(table: HudiTable, writer: Writer, name: str, keys: Iterable[str]) -> list[WriteStat]:
+    index, view = table.bucket_index, writer.view
+    assert index is not None
+    files = (*view.base_files(PARTITION), *view.log_files(PARTITION))
+    live = index.file_groups(PARTITION, {each.file_id for each in files})
+    by_bucket: dict[int, dict[str, Row]] = {}
+    for key in sorted(keys):
+        by_bucket.setdefault(len(key) % 2, {})[key] = Row(writer.instant, (ADDS, name))
+    there = [group_of(live[number]) for number in by_bucket if number in live]
+    writer.plan(there, [PARTITION], appended=there)
+    return [
+        append_rows(
+            table.storage,
+            live.get(number) or index.first_file_id(PARTITION, number, view.replaced),
+            writer.instant,
+            rows,
+        )
+        for number, rows in by_bucket.items()
+    ]
 
 
 def add_clusterer(simulation: Simulation, name: str) -> None:
@@ -295,11 +368,9 @@ def _compact(table: HudiTable, instant: str) -> None:
 
 def _compacted(storage: Storage, task: CompactionTask) -> WriteStat:
     file_slice = slice_of(task.operation)
-    assert file_slice.base_path is not None
-    rows = read_rows(storage, file_slice.base_path)
-    for path in file_slice.log_paths:
-        rows |= read_rows(storage, path)
-    base = BaseFile(PARTITION, task.operation.file_id, "", file_slice.base_instant, file_slice.base_path, 0)
+    rows, base = merged(storage, file_slice.base_path, file_slice.log_paths), None
+    if (path := file_slice.base_path) is not None:
+        base = BaseFile(PARTITION, task.operation.file_id, "", file_slice.base_instant, path, 0)
     return write_rows(storage, task.operation.file_id, task.instant, rows, base=base)
 
 

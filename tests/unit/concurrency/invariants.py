@@ -104,6 +104,7 @@ def check(simulation: Simulation) -> None:
         dict(simulation.files),
         moves_atomically=simulation.moves_atomically,
         merge_on_read=simulation.merge_on_read,
+        non_blocking=simulation.non_blocking,
     )
     cleaned.expire_heartbeats(READERS_FOLDER)
     table = cleaned.table()

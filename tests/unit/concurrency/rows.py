@@ -49,6 +49,9 @@ class Row:
 
 Rows = dict[str, Row]
 
+ADDS = "+"
+"""First in a history in a log file that goes on the one below it, whatever that is."""
+
 
 def write_rows(
     storage: Storage,
@@ -125,15 +128,23 @@ def read_rows(storage: Storage, path: str) -> Rows:
 
 def read_slice(storage: Storage, view: FileSystemView, base: BaseFile) -> Rows:
     """The rows of the newest file slice of a file group: of its base file, and of its log files."""
-    rows = read_rows(storage, base.path)
-    for path in log_paths(view, base):
-        rows |= read_rows(storage, path)
+    return merged(storage, base.path, log_paths(view, base.file_id))
+
+
+def merged(storage: Storage, base_path: str | None, paths: Iterable[str]) -> Rows:
+    """The rows of a base file, where there is one, and of the log files on it."""
+    rows = {} if base_path is None else read_rows(storage, base_path)
+    for path in paths:
+        for key, row in read_rows(storage, path).items():
+            below = rows.get(key, Row("", ())).history
+            adds = row.history[:1] == (ADDS,)
+            rows[key] = Row(row.commit_time, (*below, *row.history[1:])) if adds else row
     return rows
 
 
-def log_paths(view: FileSystemView, base: BaseFile) -> list[str]:
+def log_paths(view: FileSystemView, file_id: str) -> list[str]:
     """The log files of a slice, in the order in which their instants completed."""
-    logs = [each for each in view.log_files(PARTITION) if each.file_id == base.file_id]
+    logs = [each for each in view.log_files(PARTITION) if each.file_id == file_id]
     return [each.path for each in sorted(logs, key=lambda each: view.completed_at(each.instant))]
 
 
@@ -151,8 +162,9 @@ def _decoded(content: bytes) -> Rows:
 def read_snapshot(storage: Storage, view: FileSystemView) -> dict[str, list[str]]:
     """Every key's history in a snapshot; a key that lives twice is an error (C5)."""
     found: dict[str, list[str]] = {}
-    for base_file in view.base_files(PARTITION):
-        for key, row in read_slice(storage, view, base_file).items():
+    bases = {each.file_id: each.path for each in view.base_files(PARTITION)}
+    for file_id in sorted(bases.keys() | {each.file_id for each in view.log_files(PARTITION)}):
+        for key, row in merged(storage, bases.get(file_id), log_paths(view, file_id)).items():
             assert key not in found, f"key {key} lives in two file groups"
             found[key] = list(row.history)
     return found

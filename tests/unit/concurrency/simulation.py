@@ -319,6 +319,15 @@ _CONFIG = TableConfig(
     create_schema=arrow_to_avro(pa.schema({"history": pa.string()}), "t"),
 )
 _MERGE_ON_READ = replace(_CONFIG, table_type="MERGE_ON_READ")
+_NON_BLOCKING = replace(
+    _MERGE_ON_READ,
+    raw=_MERGE_ON_READ.to_properties()
+    | {
+        "hoodie.index.type": "BUCKET",
+        "hoodie.bucket.index.num.buckets": "2",
+        "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -360,6 +369,7 @@ class Simulation:
     :ivar observed: by reader: what it read, one after the other.
     :ivar moves_atomically: whether the storage moves a file in one step.
     :ivar merge_on_read: whether upserts append log files.
+    :ivar non_blocking: whether they append them to the buckets of a bucket index, beside each other.
     """
 
     files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
@@ -375,9 +385,11 @@ class Simulation:
     trace: list[str] = field(default_factory=list)
     moves_atomically: bool = True
     merge_on_read: bool = False
+    non_blocking: bool = False
 
     def __post_init__(self) -> None:
         self.config = _MERGE_ON_READ if self.merge_on_read else _CONFIG
+        self.config = _NON_BLOCKING if self.non_blocking else self.config
         properties = dump_properties(self.config.to_properties()).encode()
         self.files.setdefault(PROPERTIES_PATH, (properties, 0.0))
         self.files[f"{PARTITION}/{PARTITION_METADATA}"] = (b"", 0.0)
@@ -395,6 +407,7 @@ class Simulation:
             set(self.let_go),
             moves_atomically=self.moves_atomically,
             merge_on_read=self.merge_on_read,
+            non_blocking=self.non_blocking,
         )
 
     def clock(self) -> float:

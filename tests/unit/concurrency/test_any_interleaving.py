@@ -32,6 +32,7 @@ from .actors import (
     FAIL,
     REBASE,
     REVERT,
+    add_appender,
     add_archiver,
     add_cleaner,
     add_clusterer,
@@ -48,7 +49,7 @@ from .actors import (
 from .invariants import check
 from .simulation import Actor, Simulation
 
-KEYS = ("a", "b", "c", "new")
+KEYS = ("a", "b", "c", "nw")
 SHARES = 4  # so that several processes can work on it
 STEPS = 12
 AHEAD_SECONDS = (0.0, 0.0, 5.0, -5.0, 0.02, -0.02, 0.004)
@@ -70,7 +71,12 @@ NOT_OF_COPY_ON_WRITE: dict[str, Callable[[Simulation, str], None]] = {
     "tablecompactor": add_clusterer,
     "tableexecutor": add_executor,
 }
+NOT_OF_BUCKETS: dict[str, Callable[[Simulation, str], None]] = {
+    "clusterer": add_table_compactor,
+    "executor": add_table_compaction_executor,
+}
 """What stands for services that such a table has not."""
+KINDS = ("copy on write", "merge on read", "non-blocking")
 
 # A draw costs about as much as a storage operation: few of them say all that a step has to know.
 TURNS = st.binary(max_size=8)
@@ -104,11 +110,11 @@ PAIRS = list(itertools.combinations_with_replacement(sorted(SERVICES), 2))
 
 
 @cache
-def written(*, merge_on_read: bool = False) -> Simulation:
-    """A table with three commits, a file group each."""
-    simulation = Simulation(merge_on_read=merge_on_read)
+def written(kind: str = KINDS[0]) -> Simulation:
+    """A table with three commits, a file group each; under non-blocking concurrency in one bucket."""
+    simulation = Simulation(merge_on_read=kind != KINDS[0], non_blocking=kind == KINDS[2])
     for keys in ("a", "b", "c"):
-        add_writer(simulation, f"first-{keys}", keys)
+        (add_appender if simulation.non_blocking else add_writer)(simulation, f"first-{keys}", keys)
         simulation.run([])
     return simulation
 
@@ -127,10 +133,10 @@ class Interleaving(RuleBasedStateMachine):
         self._count = dict.fromkeys(("writer", *SERVICES, "life"), 0)
         self._some_count_as_dead = False
 
-    @initialize(upsert=st.sampled_from(UPSERTS), merge_on_read=st.booleans())
-    def a_table(self, upsert: Upsert, merge_on_read: bool) -> None:
+    @initialize(upsert=st.sampled_from(UPSERTS), kind=st.sampled_from(KINDS))
+    def a_table(self, upsert: Upsert, kind: str) -> None:
         # Hypothesis leaves rules out, each of half of the runs: without a writer a run would show little.
-        self.simulation = written(merge_on_read=merge_on_read).copy()
+        self.simulation = written(kind).copy()
         self.simulation.moves_atomically = self.moves_atomically
         self._begin_upsert(upsert)
 
@@ -145,6 +151,7 @@ class Interleaving(RuleBasedStateMachine):
         for service in services:
             if self._count[service] < 2:
                 of_type = {} if self.simulation.merge_on_read else NOT_OF_COPY_ON_WRITE
+                of_type = NOT_OF_BUCKETS if self.simulation.non_blocking else of_type
                 of_type.get(service, SERVICES[service])(self.simulation, self._named(service))
         self.go_on(turns)
 
@@ -191,7 +198,10 @@ class Interleaving(RuleBasedStateMachine):
         """Others commit, clean and archive, while nobody else moves."""
         for keys in ("a", "bc")[number % 2 :]:
             name = self._named("life")
-            add_writer(self.simulation, name, keys, policy=REBASE, priority=900)
+            if self.simulation.non_blocking:
+                add_appender(self.simulation, name, keys, priority=900)
+            else:
+                add_writer(self.simulation, name, keys, policy=REBASE, priority=900)
             self.simulation.go_on(self.simulation.actors[-1])
         add_cleaner(self.simulation, "sweeps")
         self.simulation.go_on(self.simulation.actors[-1])
@@ -212,6 +222,9 @@ class Interleaving(RuleBasedStateMachine):
         keys, policy, priority, aborted = upsert
         name = self._named("writer")
         txn_id = self._count["writer"] if aborted and self.moves_atomically else None
+        if self.simulation.non_blocking:
+            add_appender(self.simulation, name, keys, priority=priority, aborted_txn=txn_id)
+            return
         fills = self._count["writer"] % 2 == 0
         add_writer(
             self.simulation, name, keys, policy=policy, priority=priority, aborted_txn=txn_id, fills=fills

@@ -233,3 +233,56 @@ def test_a_compaction_and_who_appends_log_files_are_in_nobodys_way(policy: str, 
         appends, [replace(appends, instant="20260101000006000", priority=600)], ConflictPolicy()
     )
     assert met.file_groups == {A, C}
+
+
+BUCKET, SAME_BUCKET = (FileGroupId("p", f"00000007-{rest}-0") for rest in "ab")
+
+
+@pytest.mark.parametrize("policy", ["raise", "rebase"])
+@pytest.mark.parametrize("state", ["inflight, alive", "completed"])
+def test_writers_that_append_in_any_order_do_not_meet(policy: str, state: str) -> None:
+    theirs = replace(
+        write("backfill", "20260101000004000", {A, BUCKET}, 900, state), appended=frozenset({A, BUCKET})
+    )
+    mine = replace(theirs, instant="20260101000005000", priority=400, merges_in_any_order=True)
+    assert resolve_conflict(mine, theirs, ConflictPolicy(on_conflict=policy)) is Outcome.PROCEED  # type: ignore[arg-type]
+    # What writes base files, or takes them out, it meets: and so does a write of another mode.
+    for other, me in (
+        (replace(theirs, appended=frozenset({BUCKET})), mine),
+        (theirs, replace(mine, appended=frozenset({BUCKET}))),
+    ):
+        (met,) = conflicts_with(me, [other], ConflictPolicy())
+        assert met.file_groups == {A}
+    (met,) = conflicts_with(replace(mine, merges_in_any_order=False), [theirs], ConflictPolicy())
+    assert met.file_groups == {A, BUCKET}
+
+
+@pytest.mark.parametrize("other", ["insert-overwrite", "clustering"])
+def test_writers_that_append_in_any_order_meet_who_takes_file_groups_out(other: str) -> None:
+    mine = replace(
+        write("ingestion", "20260101000005000", {A}, 400, "inflight, alive"),
+        appended=frozenset({A}),
+        merges_in_any_order=True,
+    )
+    theirs = write(other, "20260101000004000", {A}, 400, "completed")
+    assert resolve_conflict(mine, theirs, ConflictPolicy()) is Outcome.CONFLICT
+    restored = replace(theirs, operation="RESTORE", file_groups=frozenset())
+    assert resolve_conflict(mine, restored, ConflictPolicy(on_conflict="rebase")) is Outcome.CONFLICT
+
+
+def test_a_bucket_in_two_file_groups_is_where_two_writes_meet() -> None:
+    mine = replace(
+        write("ingestion", "20260101000005000", {BUCKET, A}, 400, "inflight, alive"),
+        appended=frozenset({BUCKET, A}),
+        merges_in_any_order=True,
+    )
+    theirs = replace(
+        write("ingestion", "20260101000004000", {SAME_BUCKET}, 400, "completed"),
+        appended=frozenset({SAME_BUCKET}),
+    )
+    (met,) = conflicts_with(mine, [theirs], ConflictPolicy(on_conflict="rebase"))
+    assert (met.outcome, met.file_groups) == (Outcome.REBASE, {BUCKET})
+    elsewhere = replace(theirs, file_groups=frozenset({FileGroupId("q", SAME_BUCKET.file_id)}))
+    assert conflicts_with(mine, [elsewhere], ConflictPolicy()) == []
+    clean = write("cleaning", "20260101000004000", {SAME_BUCKET}, 900, "inflight, alive")
+    assert conflicts_with(mine, [clean], ConflictPolicy()) == []

@@ -30,6 +30,9 @@ TEXTS = (
         "keep_latest_by_hours",
         "z-order",
         "HILBERT",
+        "bucket",
+        "SIMPLE",
+        "4096",
     ),
     "full",
     "INSERT_ONLY",
@@ -128,7 +131,7 @@ def test_a_key_that_is_like_none_is_told_where_they_are():
         ("hoodie.write.lock.zookeeper.port", 65536, "1 to 65535"),
         ("hoodie.write.lock.filesystem.expire", 0.5, "whole number of minutes, 0 or more"),
         ("hoodie.write.lock.provider", f"{PROVIDERS}NoopLockProvider", "ZookeeperBasedLockProvider"),
-        ("hoodie.write.concurrency.mode", "NON_BLOCKING_CONCURRENCY_CONTROL", "SINGLE_WRITER"),
+        ("hoodie.write.concurrency.mode", "PESSIMISTIC", "SINGLE_WRITER"),
         ("hoodie.clean.failed.writes.policy", "EAGER", "`LAZY`"),
     ],
 )

@@ -1,0 +1,35 @@
+"""The bucket of each row of a DataFrame, by the hash of its record key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from airflow_provider.table.bucket_index import BucketIndex
+from airflow_provider.table.keys import record_keys
+from airflow_provider.table.properties import TableConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def bucket_of_rows(frame: DataFrame, config: TableConfig, index: BucketIndex) -> Column:
+    """The number of each row's bucket, as an expression.
+
+    :param frame: rows with the columns of the record key.
+    :param config: the table's configuration.
+    :param index: the table's bucket index.
+    """
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    names = config.record_key_fields
+
+    def number(*columns: pa.Array) -> pa.Array:
+        rows = pa.Table.from_arrays(list(columns), names=list(names))
+        return pa.array(index.of_keys(record_keys(rows, config)), pa.int32())
+
+    # No annotation: PySpark would look for the kind of the function in it.
+    number.__annotations__.clear()
+    found: Column = arrow_udf(number, "int")(*(frame[name] for name in names))
+    return found

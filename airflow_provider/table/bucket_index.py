@@ -1,0 +1,244 @@
+"""Hudi's simple bucket index: the hash of a record key decides its file group.
+
+Sources: ``BucketIdentifier`` and ``KeyGenUtils.extractRecordKeysByFields`` of Apache Hudi 1.2 (the hash and
+the file ids), ``SparkBucketIndexPartitioner`` (the first write of a bucket), ``HoodieSimpleBucketIndex`` (one
+file group a bucket).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.file_names import is_bucket
+from airflow_provider.table.properties import (
+    BUCKET_ENGINE,
+    BUCKET_HASH_FIELD,
+    INDEX_TYPE,
+    MOST_BUCKETS,
+    NUMBER_OF_BUCKETS,
+    TableConfig,
+)
+
+_OF_OTHER_ENGINES = ("hoodie.bucket.index.partition.expressions", "hoodie.bucket.index.partition.rule.type")
+_FIXED_REST = "-0000-0000-0000-000000000000-0"
+_NULL, _EMPTY = "__null__", "__empty__"
+_INT = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class BucketIndex:
+    """The bucket index of a table.
+
+    :param table: the table's name, for errors.
+    :param buckets: the number of buckets of each partition.
+    :param hash_fields: the columns of the record key whose values decide.
+    """
+
+    table: str
+    buckets: int
+    hash_fields: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: TableConfig) -> BucketIndex | None:
+        """The bucket index that a table's options name.
+
+        :param config: the table's configuration.
+        :return: None when ``hoodie.index.type`` is not ``BUCKET``.
+        :raises UnsupportedTableError: when it is another one than the simple one, or cannot work; names the
+            property, its value and the remedy.
+        """
+        said = config.raw
+        if said.get(INDEX_TYPE, "").upper() != "BUCKET":
+            return None
+        engine = said.get(BUCKET_ENGINE, "SIMPLE").upper()
+        if engine != "SIMPLE":
+            why = (
+                "its buckets are split and merged; only SIMPLE is written here; write it with the JVM's Hudi"
+            )
+            raise _refused(config, BUCKET_ENGINE, engine, why)
+        for key in _OF_OTHER_ENGINES:
+            if value := said.get(key):
+                why = "partitions have their own numbers of buckets; write it with the JVM's Hudi"
+                raise _refused(config, key, value, why)
+        number = said.get(NUMBER_OF_BUCKETS, "")
+        if not number.isdecimal() or not 0 < int(number) <= MOST_BUCKETS:
+            why = f"say how many buckets a partition has, 1 to {MOST_BUCKETS}"
+            raise _refused(config, NUMBER_OF_BUCKETS, number, why)
+        keys = config.record_key_fields
+        if not keys:
+            raise _refused(config, "hoodie.table.recordkey.fields", "", "there is no record key to hash")
+        fields = (
+            tuple(each.strip() for each in said.get(BUCKET_HASH_FIELD, "").split(",") if each.strip()) or keys
+        )
+        if unknown := [each for each in fields if each not in keys]:
+            why = f"{unknown[0]} is no column of the record key ({', '.join(keys)}); name one or leave it out"
+            raise _refused(config, BUCKET_HASH_FIELD, ",".join(fields), why)
+        return cls(config.name, int(number), fields)
+
+    def of_keys(self, keys: pa.Array) -> npt.NDArray[np.int64]:
+        """The bucket of each record key (``BucketIdentifier.getBucketId``).
+
+        :param keys: record keys, without nulls.
+        """
+        encoded = keys.dictionary_encode()
+        distinct = encoded.dictionary
+        is_composed = np.array(pc.and_(pc.match_substring(distinct, ","), pc.match_substring(distinct, ":")))
+        hashes = np.zeros(len(distinct), np.uint32)
+        whole = distinct.filter(pa.array(~is_composed))
+        hashes[~is_composed] = 31 + java_hashes(whole)
+        for position in np.flatnonzero(is_composed).tolist():
+            hashes[position] = _list_hash(hash_values(distinct[position].as_py(), self.hash_fields))
+        numbers = (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % self.buckets
+        found: npt.NDArray[np.int64] = numbers[encoded.indices.to_numpy()]
+        return found
+
+    def file_groups(self, partition_path: str, file_ids: Iterable[str]) -> dict[int, str]:
+        """The file group of each bucket that has one.
+
+        :param partition_path: the partition.
+        :param file_ids: of its live file groups.
+        :raises UnsupportedTableError: when one is no bucket, or has a number that this index has not.
+        :raises CorruptTableError: when a bucket has two file groups.
+        """
+        found: dict[int, str] = {}
+        for file_id in file_ids:
+            where = f"table {self.table!r}: file group {file_id} in partition {partition_path!r}"
+            if not file_id[:8].isdecimal() or file_id[8:9] != "-":
+                raise UnsupportedTableError(
+                    f"{where} is no bucket, and {INDEX_TYPE} is BUCKET: no hash of a key leads to it; load "
+                    "its rows into a new table, or take the option back",
+                    property=INDEX_TYPE,
+                )
+            number = int(file_id[:8])
+            if number >= self.buckets:
+                raise UnsupportedTableError(
+                    f"{where} is bucket {number}, and {NUMBER_OF_BUCKETS} is {self.buckets}: keys would be "
+                    "looked for in other buckets than they are in; set the number with which the table was "
+                    "written",
+                    property=NUMBER_OF_BUCKETS,
+                )
+            if found.setdefault(number, file_id) != file_id:
+                raise CorruptTableError(
+                    f"{where} and {found[number]} are one bucket: a key may be in both; load the rows into a "
+                    "new table"
+                )
+        return found
+
+    def first_file_id(self, partition_path: str, number: int, replaced: Mapping[FileGroupId, str]) -> str:
+        """The file id of a bucket that has no file group: whoever writes it first takes the same.
+
+        :param partition_path: the partition.
+        :param number: of the bucket.
+        :param replaced: file groups that were taken out, with the completion times: their ids are spent.
+        :return: the JVM's id of a bucket under non-blocking concurrency control
+            (``BucketIdentifier.newBucketFileIdForNBCC``); after an overwrite another one, which everybody
+            derives from the overwrite.
+        """
+        found = f"{number:08d}{_FIXED_REST}"
+        while (at := replaced.get(FileGroupId(partition_path, found))) is not None:
+            found = f"{number:08d}{str(uuid.uuid5(uuid.NAMESPACE_OID, f'{found} {at}'))[8:]}-0"
+        return found
+
+
+def bucket_of(group: FileGroupId) -> FileGroupId | None:
+    """What file groups of one bucket have in common: their partition, and their number.
+
+    :param group: a file group.
+    :return: None for a file group that is no bucket.
+    """
+    return FileGroupId(group.partition_path, group.file_id[:8]) if is_bucket(group.file_id) else None
+
+
+def hash_values(record_key: str, fields: tuple[str, ...]) -> list[str | None]:
+    """The values that are hashed, as ``KeyGenUtils.extractRecordKeysByFields`` cuts them out of a record key.
+
+    :param record_key: the whole key: ``a:1,b:2``, or the value of the only column.
+    :param fields: the columns that count.
+    """
+    if "," not in record_key or ":" not in record_key:
+        return [record_key]
+    values: list[str | None] = []
+    begin = 0
+    while begin < len(record_key):
+        colon = record_key.find(":", begin)
+        if colon < 0:
+            break  # there the JVM raises an error
+        name, end = record_key[begin:colon], len(record_key)
+        following = record_key.find(":", colon + 1)
+        while following >= 0 and (comma := record_key.rfind(",", 0, following)) < colon:
+            following = record_key.find(":", following + 1)
+        if following >= 0:
+            end = comma
+        if name in fields:
+            value = record_key[colon + 1 : end]
+            values.append({_NULL: None, _EMPTY: ""}.get(value, value))
+        begin = end + 1
+    return values or [record_key]
+
+
+def java_hashes(texts: pa.Array) -> npt.NDArray[np.uint32]:
+    """``String.hashCode`` of each text, modulo 2**32.
+
+    :param texts: without nulls.
+    """
+    if not len(texts):
+        return np.zeros(0, np.uint32)
+    units, lengths = _utf16(texts)
+    ends = np.cumsum(lengths)
+    powers = _powers(int(lengths.max(initial=0)))
+    weights = powers[np.repeat(ends, lengths) - 1 - np.arange(len(units))]
+    # Differences of running sums: an empty text has the hash 0.
+    sums = np.concatenate([np.zeros(1, np.uint32), np.cumsum(units * weights, dtype=np.uint32)])
+    found: npt.NDArray[np.uint32] = sums[ends] - sums[ends - lengths]
+    return found
+
+
+def _utf16(texts: pa.Array) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """The UTF-16 units of all texts, one after the other, and how many each has."""
+    if pc.all(pc.string_is_ascii(texts)).as_py():
+        plain = b"".join(each.encode() for each in texts.to_pylist())
+        return np.frombuffer(plain, np.uint8).astype(np.uint32), np.array(pc.binary_length(texts), np.int64)
+    encoded = [each.encode("utf-16-le", "surrogatepass") for each in texts.to_pylist()]
+    units = np.frombuffer(b"".join(encoded), "<u2").astype(np.uint32)
+    return units, np.array([len(each) // 2 for each in encoded], np.int64)
+
+
+def _powers(count: int) -> npt.NDArray[np.uint32]:
+    found: npt.NDArray[np.uint32] = np.concatenate(
+        [np.ones(1, np.uint32), np.cumprod(np.full(count, 31, np.uint32), dtype=np.uint32)]
+    )
+    return found
+
+
+def _text_hash(text: str) -> int:
+    found = 0
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    for unit in np.frombuffer(encoded, "<u2").tolist():
+        found = (31 * found + unit) & _INT
+    return found
+
+
+def _list_hash(values: Iterable[str | None]) -> int:
+    """``List.hashCode`` of texts, modulo 2**32."""
+    found = 1
+    for value in values:
+        found = (31 * found + (0 if value is None else _text_hash(value))) & _INT
+    return found
+
+
+def _refused(config: TableConfig, key: str, value: str, why: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"table {config.name!r} has {INDEX_TYPE}=BUCKET and {key}={value}: {why}",
+        table=config.name,
+        property=key,
+        value=value,
+    )

@@ -1,0 +1,394 @@
+"""Non-blocking concurrency: writers that append to one file group do not conflict, and none waits.
+
+The first tests are the scenarios of Apache Hudi's ``TestSparkNonBlockingConcurrencyControl``, by their names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider.concurrency import PRIORITIES, rollback_dead_writers
+from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
+from airflow_provider.concurrency.transactions.transactions import undo_writes
+from airflow_provider.exceptions import WriteConflictError
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.archival import archive
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.cleaning.cleaning import clean
+from airflow_provider.services.restore import restore
+from airflow_provider.services.savepoint import create_savepoint
+from airflow_provider.services.table_compaction.table_compaction import (
+    compact_table,
+    run_table_compaction,
+    schedule_table_compaction,
+)
+from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
+from airflow_provider.table import increment, read_optimized
+from airflow_provider.table.reading.slices import file_slices
+from tests.ingestion_contract.interleaving import MeetingLock
+from tests.ingestion_contract.lake import Lake, LakeTable, in_order
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
+
+SCHEMA = pa.schema(
+    {"id": pa.string(), "name": pa.string(), "age": pa.int64(), "ts": pa.int64(), "part": pa.string()}
+)
+ALWAYS = TableCompactionSettings(delta_commits=1)
+KEPT = ("files", "column_stats", "partition_stats", "bloom_filters")
+FIXED = "00000000-0000-0000-0000-000000000000-0"
+
+Row = dict[str, Any]
+
+
+def row(id_: str, name: str, ts: int = 1, part: str = "par1") -> Row:
+    return {"id": id_, "name": name, "age": ts, "ts": ts, "part": part}
+
+
+def make(lake: Lake, *, ordering_field: str | None = "ts", buckets: int = 1, **options: Any) -> LakeTable:
+    index = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": buckets}
+    return lake.create(
+        SCHEMA,
+        partition_by=["part"],
+        ordering_field=ordering_field,
+        table_type="merge_on_read",
+        concurrency="non_blocking",
+        hudi_options=index | options,
+    )
+
+
+@pytest.fixture
+def table(lake: Lake) -> LakeTable:
+    return make(lake)
+
+
+def beside(
+    table: LakeTable, operation: str, rows: Sequence[Row], *others: Callable[[], object], **job: Any
+) -> dict[str, Any]:
+    """A write that has written its files when others act, and then commits without a rebase."""
+    lock = MeetingLock(*others)
+    result = ingest_arrow(table.location, table.arrow(rows), operation, lock=lock, **job)
+    assert result["rebases"] == 0
+    return result
+
+
+def files(table: LakeTable) -> list[tuple[str, bool, int]]:
+    """File id, whether it has a base file, and the number of log files of each file group."""
+    slices = file_slices(table.table)
+    return [(each.file_id, each.base_path is not None, len(each.log_paths)) for each in slices]
+
+
+# --- scenarios of the JVM's test --------------------------------------------------------------
+
+
+def test_non_blocking_concurrency_control_with_two_first_writes(table: LakeTable) -> None:
+    beside(
+        table, "insert", [row("id1", "Danny", 1)], lambda: table.ingest("insert", [row("id1", "Julian", 2)])
+    )
+    assert files(table) == [(FIXED, False, 2)]  # no base file, as there was no compaction yet
+    table.check_now([row("id1", "Julian", 2)])
+    assert compact_table(table.table, ALWAYS)
+    assert files(table) == [(FIXED, True, 0)]
+    table.check_now([row("id1", "Julian", 2)])
+
+
+def test_non_blocking_concurrency_control_with_inflight_instant(table: LakeTable) -> None:
+    def meanwhile() -> None:
+        table.ingest("insert", [row("id1", "Danny", 1)])
+        instant = schedule_table_compaction(table.table, ALWAYS)
+        table.ingest("insert", [row("id3", "Julian", 4)])
+        assert run_table_compaction(table.table, instant)
+        compacted = read_optimized(table.table).to_table().to_pylist()
+        assert compacted == [row("id1", "Danny", 1)]  # neither who is in flight, nor who came after the plan
+        table.check_readers(None, in_order([row("id1", "Danny", 1), row("id3", "Julian", 4)]))
+
+    beside(table, "insert", [row("id1", "Sophia", 2)], meanwhile)
+    table.check_now([row("id1", "Sophia", 2), row("id3", "Julian", 4)])
+    assert compact_table(table.table, ALWAYS)
+    table.check_now([row("id1", "Sophia", 2), row("id3", "Julian", 4)])
+
+
+@pytest.mark.parametrize("bulk_insert_first", [True, False])
+def test_multi_base_file(table: LakeTable, bulk_insert_first: bool) -> None:
+    wanted = [row("id1", "Danny", 23)]
+    if bulk_insert_first:
+        table.ingest("bulk_insert", [row("id0", "Danny", 0)])
+        compact_table(table.table, ALWAYS)
+        wanted.append(row("id0", "Danny", 0))
+    beside(
+        table, "insert", [row("id1", "Danny", 22)], lambda: table.ingest("upsert", [row("id1", "Danny", 23)])
+    )
+    assert files(table) == [(FIXED, bulk_insert_first, 2)]
+    table.check_now(wanted)
+
+
+CASES = {
+    "case 1, one after the other": ("bulk_insert", "insert", "after"),
+    "case 2, insert commits first": ("bulk_insert", "insert", "inside"),
+    "case 4, bulk_insert commits first": ("insert", "bulk_insert", "inside"),
+    "case 6, bulk_insert first": ("insert", "bulk_insert", "after"),
+}
+
+
+@pytest.mark.parametrize(("mine", "theirs", "when"), CASES.values(), ids=list(CASES))
+def test_bulk_insert_and_insert_concurrent(table: LakeTable, mine: str, theirs: str, when: str) -> None:
+    """A bulk insert of ours appends, too: where the JVM's fails in cases 2 and 3, it commits."""
+    other = [row("id1", "theirs", 1)]
+    if when == "after":
+        table.ingest(theirs, other)
+        table.ingest(mine, [row("id1", "mine", 2)])
+    else:
+        beside(table, mine, [row("id1", "mine", 2)], lambda: table.ingest(theirs, other))
+    compact_table(table.table, ALWAYS)
+    table.check_now([row("id1", "mine", 2)])
+
+
+# --- who meets whom ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mine", ["upsert", "delete"])
+@pytest.mark.parametrize("theirs", ["upsert", "delete"])
+def test_writers_of_one_file_group_commit_without_a_rebase(lake: Lake, mine: str, theirs: str) -> None:
+    table = make(lake, ordering_field=None)
+    table.ingest("insert", [row(key, "old") for key in "abcd"])
+    beside(
+        table,
+        mine,
+        [row("a", "mine"), row("b", "mine")],
+        lambda: table.ingest(theirs, [row("b", "theirs"), row("c", "theirs")]),
+    )
+    found = {key: row(key, "old") for key in "abcd"}
+    for operation, name, keys in ((theirs, "theirs", "bc"), (mine, "mine", "ab")):
+        for key in keys:
+            found.pop(key, None)
+            if operation == "upsert":
+                found[key] = row(key, name)
+    assert table.rows() == in_order(found.values())  # by completion, although mine was requested first
+    compact_table(table.table, ALWAYS)
+    table.check_now(list(found.values()))
+
+
+def test_a_writer_of_low_priority_gives_way_to_nobody(table: LakeTable) -> None:
+    table.ingest("insert", [row("a", "old")])
+    low: list[dict[str, Any]] = []
+
+    def write_low() -> None:
+        low.append(
+            ingest_arrow(
+                table.location,
+                table.arrow([row("a", "low", 2)]),
+                "upsert",
+                priority=PRIORITIES["backfill"],
+                on_higher_priority="fail",
+            )
+        )
+
+    beside(table, "upsert", [row("a", "high", 3)], write_low, priority=PRIORITIES["ingestion"])
+    assert low[0]["rebases"] == 0
+    table.check_now([row("a", "high", 3)])
+
+
+@pytest.mark.parametrize("first", ["insert_overwrite", "upsert"])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_overwrite_conflicts(table: LakeTable, first: str, is_new: bool) -> None:
+    """Also where neither has seen the file group of the bucket: it has one only."""
+    if not is_new:
+        table.ingest("insert", [row("a", "old"), row("b", "old")])
+    second = "upsert" if first == "insert_overwrite" else "insert_overwrite"
+    theirs = [row("b", "theirs", 5)]
+    lock = MeetingLock(lambda: table.ingest(first, theirs))
+    with pytest.raises(WriteConflictError):
+        ingest_arrow(table.location, table.arrow([row("a", "mine", 5)]), second, lock=lock)
+    untouched = [] if is_new or first == "insert_overwrite" else [row("a", "old")]
+    table.check_now([*theirs, *untouched])
+    lock = MeetingLock(lambda: table.ingest(first, theirs))
+    result = ingest_arrow(
+        table.location, table.arrow([row("a", "mine", 6)]), second, lock=lock, on_conflict="rebase"
+    )
+    assert result["rebases"] == 1
+    wanted = [row("a", "mine", 6)] if second == "insert_overwrite" else [row("a", "mine", 6), *theirs]
+    table.check_now(wanted)
+    assert len(file_slices(table.table)) == 1
+
+
+def test_first_writes_after_an_overwrite_agree_on_a_new_file_group(lake: Lake) -> None:
+    table = make(lake, buckets=2)
+    table.ingest("insert", [row(f"k{n}", "old") for n in range(8)])
+    table.ingest("insert_overwrite", [row("k0", "kept")])  # the bucket of the others is empty now
+    gone = "k1"
+    beside(table, "upsert", [row(gone, "mine", 3)], lambda: table.ingest("upsert", [row(gone, "theirs", 2)]))
+    table.check_now([row("k0", "kept"), row(gone, "mine", 3)])
+    assert len(file_slices(table.table)) == 2
+
+
+def test_a_schema_change_beside_a_write_is_taken_up(table: LakeTable) -> None:
+    table.ingest("insert", [row("a", "old")])
+    wider = pa.Table.from_pylist([row("b", "wider", 2) | {"extra": 7}])
+    beside(table, "upsert", [row("a", "mine", 2)], lambda: table.ingest("upsert", wider))
+    assert table.table.schema.names[-1] == "extra"
+    table.check_now([row("a", "mine", 2) | {"extra": None}, row("b", "wider", 2) | {"extra": 7}])
+
+
+def test_a_transaction_that_goes_on_is_in_no_appending_writers_way_and_leaves_without_a_trace(
+    table: LakeTable,
+) -> None:
+    table.ingest("insert", [row("a", "old")])
+
+    def in_transaction() -> None:
+        table.ingest(
+            "upsert", [row("a", "txn", 9), row("b", "txn", 9)], txn_id=7, write_id=1, txn_goes_on=True
+        )
+
+    beside(table, "upsert", [row("a", "beside", 2)], in_transaction)
+    table.ingest("upsert", [row("b", "after", 3)])
+    undo_writes(table.table, 7)
+    assert table.rows() == in_order([row("a", "beside", 2), row("b", "after", 3)])
+    table.check_readers(None, table.rows())
+
+
+def test_a_killed_first_write_leaves_nothing_behind(table: LakeTable) -> None:
+    class Gone(BaseException):
+        pass
+
+    def dies() -> None:
+        raise Gone
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("airflow_provider.concurrency.write.writer.Writer.abort", lambda *_: None)
+        with pytest.raises(Gone):
+            ingest_arrow(table.location, table.arrow([row("a", "dead")]), "upsert", lock=MeetingLock(dies))
+    assert any(table.table.storage.names("part=par1"))
+    (pending,) = table.table.timeline().pending()
+    storage = table.table.storage
+    os.utime(Path(table.location) / heartbeat_path(pending.requested_time), (0, 0))
+    rollback_dead_writers(table.table)
+    assert [name for name in storage.names("part=par1") if "log" in name] == []
+    table.ingest("upsert", [row("a", "alive")])
+    table.check_now([row("a", "alive")])
+
+
+# --- what follows -----------------------------------------------------------------------------
+
+
+def test_cleaning_archiving_restoring_and_the_past(table: LakeTable) -> None:
+    """Of file groups that are log files alone, and after their first compaction."""
+    first = table.ingest("insert", [row("a", "one")])
+    assert create_savepoint(table.table).instant == first["instant"]
+    table.ingest("upsert", [row("a", "two", 2), row("b", "two", 2)])
+    for turn in range(3, 7):
+        beside(
+            table,
+            "upsert",
+            [row("a", f"{turn}", turn)],
+            lambda turn=turn: table.ingest("upsert", [row("b", f"{turn}", turn)]),  # type: ignore[misc]
+        )
+        compact_table(table.table, ALWAYS)
+    wanted = [row("a", "6", 6), row("b", "6", 6)]
+    table.check_now(wanted)
+    clean(table.table, Retention("KEEP_LATEST_FILE_VERSIONS", 1))
+    table.check_now(wanted)
+    assert table.rows(first["instant"]) == [row("a", "one")]
+    archive(table.table, keep_min=2, keep_max=3)
+    table.check_readers(None, in_order(wanted))
+    assert table.rows() == in_order(wanted)
+    restore(table.table, first["instant"])
+    assert table.rows() == [row("a", "one")]
+    table.check_readers(None, [row("a", "one")])
+    table.ingest("upsert", [row("a", "again", 9)])
+    assert table.rows() == [row("a", "again", 9)]
+
+
+def test_its_indexes_say_what_its_files_say(lake: Lake) -> None:
+    table = make(lake, buckets=2)
+    table.ingest("insert", [row(f"k{n}", "old") for n in range(6)])
+    schedule_index(table.table, list(KEPT))
+    run_index(table.table)
+    beside(table, "upsert", [row("k1", "mine", 2)], lambda: table.ingest("upsert", [row("k1", "theirs", 3)]))
+    assert_indexes_equal_a_rebuild(table.table, KEPT)
+    compact_table(table.table, ALWAYS)
+    beside(table, "delete", [row("k2", "", 9)], lambda: table.ingest("upsert", [row("k9", "theirs", 3)]))
+    assert_indexes_equal_a_rebuild(table.table, KEPT)
+    table.check_readers(None, table.rows())
+
+
+def test_an_incremental_read_tells_what_was_appended(table: LakeTable) -> None:
+    first = table.ingest("insert", [row("a", "old"), row("b", "old")])
+    beside(table, "upsert", [row("a", "mine", 2)], lambda: table.ingest("upsert", [row("b", "theirs", 2)]))
+    found = increment(table.table, first["completion_time"]).scanner().to_table().to_pylist()
+    assert in_order(found) == in_order([row("a", "mine", 2), row("b", "theirs", 2)])
+
+
+# --- the algebra ------------------------------------------------------------------------------
+
+VERSIONS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), min_size=2, max_size=6, unique=True)
+
+
+@settings(max_examples=12)
+@given(VERSIONS, st.randoms(use_true_random=False), st.lists(st.integers(0, 5), max_size=3))
+def test_under_an_ordering_field_any_order_of_commits_compactions_and_replays_gives_the_same_rows(
+    tmp_path_factory: pytest.TempPathFactory, versions: list[tuple[str, int]], random: Any, again: list[int]
+) -> None:
+    """Commutative, associative, idempotent: the largest ordering value of each key stays."""
+    table = make(Lake(tmp_path_factory.mktemp("algebra")), buckets=2)
+    batches = [[row(key, f"{key}{ts}", ts)] for key, ts in versions]
+    batches += [batches[number % len(batches)] for number in again]
+    random.shuffle(batches)
+    commit_in_pairs(table, batches, lambda: random.random() < 0.5)
+    largest = dict(sorted(versions, key=lambda version: version[1]))
+    wanted = [row(key, f"{key}{ts}", ts) for key, ts in largest.items()]
+    table.check_now(wanted)
+    compact_table(table.table, ALWAYS)
+    table.check_now(wanted)
+
+
+@settings(max_examples=12)
+@given(VERSIONS, st.randoms(use_true_random=False))
+def test_without_an_ordering_field_the_last_to_complete_wins_whatever_is_compacted_when(
+    tmp_path_factory: pytest.TempPathFactory, versions: list[tuple[str, int]], random: Any
+) -> None:
+    """Associative, and not commutative."""
+    table = make(Lake(tmp_path_factory.mktemp("algebra")), ordering_field=None, buckets=2)
+    batches = [[row(key, f"{key}{ts}", ts)] for key, ts in versions]
+    random.shuffle(batches)
+    completed = commit_in_pairs(table, batches, lambda: random.random() < 0.5)
+    last = {each["id"]: each for batch in completed for each in batch}
+    assert table.rows() == in_order(last.values())
+    compact_table(table.table, ALWAYS)
+    table.check_now(list(last.values()))
+
+
+def commit_in_pairs(
+    table: LakeTable, batches: list[list[Row]], compacts: Callable[[], bool]
+) -> list[list[Row]]:
+    """Two writers at a time, the second one commits first; compactions before, between and after them.
+
+    :return: the batches in the order in which they completed.
+    """
+    completed = []
+    for pair in (batches[at : at + 2] for at in range(0, len(batches), 2)):
+        if len(pair) == 1:
+            table.ingest("upsert", pair[0])
+            completed.append(pair[0])
+            continue
+        plans: list[str | None] = []
+
+        def other(rows: list[Row] = pair[1], plans: list[str | None] = plans) -> None:
+            table.ingest("upsert", rows)
+            if compacts():
+                plans.append(schedule_table_compaction(table.table, ALWAYS))
+                if compacts():
+                    run_table_compaction(table.table, plans.pop())
+
+        beside(table, "upsert", pair[0], other)
+        completed += [pair[1], pair[0]]
+        for instant in plans:
+            run_table_compaction(table.table, instant)
+    return completed
