@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ def bucket_of_rows(frame: DataFrame, config: TableConfig, index: BucketIndex) ->
     :param config: the table's configuration.
     :param index: the table's bucket index.
     """
-    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.pandas import functions
 
     names = config.record_key_fields
 
@@ -31,5 +31,6 @@ def bucket_of_rows(frame: DataFrame, config: TableConfig, index: BucketIndex) ->
 
     # No annotation: PySpark would look for the kind of the function in it.
     number.__annotations__.clear()
+    arrow_udf: Any = functions.arrow_udf  # its types know of no function of any number of columns
     found: Column = arrow_udf(number, "int")(*(frame[name] for name in names))
     return found
