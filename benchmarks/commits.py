@@ -2,8 +2,8 @@
 
 * ``append``: every writer appends 10 rows a commit to its own partition;
 * ``upsert``: every writer upserts the same 50 keys of its own partition;
-* ``contended``: all writers upsert the same 50 keys; ours rebases lost conflicts, the peers do what
-  they do by themselves.
+* ``contended``: all writers upsert the same 50 keys; ours rebases lost conflicts, and does it once more with
+  non-blocking concurrency; the peers do what they do by themselves.
 
 A commit that raises is counted as failed and not tried again. At the end every table is read, and
 has to hold what its writers were told to be committed; ours is read by hudi-rs.
@@ -21,8 +21,10 @@ import multiprocessing
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -83,6 +85,8 @@ class Ours(Library):
 
     name = "ours"
     durability = "commit"
+    options: Mapping[str, Any] = {}
+    kind: Mapping[str, Any] = {}
 
     def create(self) -> None:
         from airflow_provider.table import HudiTable
@@ -95,7 +99,8 @@ class Ours(Library):
             record_key=["id"],
             partition_by=["part"],
             hive_style=False,
-            hudi_options={DURABILITY: self.durability},
+            hudi_options={DURABILITY: self.durability, **self.options},
+            **self.kind,
         )
 
     def open(self) -> None:
@@ -126,6 +131,21 @@ class OursAtEachStep(Ours):
 
     name = "ours, full"
     durability = "full"
+
+
+class OursNonBlocking(Ours):
+    """This package, with writers that append to the same buckets without conflicts."""
+
+    name = "ours, non-blocking"
+    options = MappingProxyType({"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 1})
+    kind = MappingProxyType({"table_type": "merge_on_read", "concurrency": "non_blocking"})
+
+
+class OursNonBlockingUnforced(OursNonBlocking):
+    """The same, which forces nothing to the disk."""
+
+    name = "ours, non-blocking, none"
+    durability = "none"
 
 
 class DeltaRs(Library):
@@ -190,6 +210,7 @@ class Lance(Library):
 
 
 OURS: tuple[type[Ours], ...] = (Ours, OursUnforced, OursAtEachStep)
+NON_BLOCKING: tuple[type[Ours], ...] = (OursNonBlocking, OursNonBlockingUnforced)
 PEERS: tuple[type[Library], ...] = (DeltaRs, Lance)
 
 
@@ -296,7 +317,8 @@ def measure(chosen: argparse.Namespace, folder: Path) -> None:
         lines = Table(*columns, "lost", title=workload)
         for writers in chosen.writers if workload != "contended" else [4]:
             rates: dict[str, float] = {}
-            for kind in libraries:
+            beside = [each for each in NON_BLOCKING if each.durability in chosen.durability]
+            for kind in [*libraries, *(beside if workload == "contended" else [])]:
                 library = kind(str(folder / f"{workload}-{writers}-{kind.name}"), workload)
                 result = run(library, writers, chosen.seconds)
                 rates[kind.name] = sum(result.commits) / chosen.seconds
