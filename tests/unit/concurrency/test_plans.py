@@ -168,6 +168,7 @@ class TestFailures:
     def test_it_goes_on_from_the_moment_at_which_it_was_cleared(self, table: HudiTable) -> None:
         clear_failures(table, Service.CLUSTERING)  # of nothing
         before = self.fail(table, A)
+        assert [entry.rolls_back for entry in failures_in_a_row(table)] == [before]
         newest = CommitLog(table.storage).newest()
         clear_failures(table, Service.CLUSTERING)
         assert newest is not None
