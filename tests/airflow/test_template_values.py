@@ -40,7 +40,7 @@ def test_the_text_of_none_names_no_plan(operator):
     [
         ({"table": None}, "table must be database.table"),
         ({"schema": None}, "schema of table lake.more is None"),
-        ({"record_key": None}, "record_key of table lake.more is None"),
+        ({"record_key": []}, "record_key names no column"),
     ],
 )
 def test_a_table_of_none(metastore, tmp_path, arguments, said):

@@ -31,7 +31,14 @@ def test_a_run_that_is_stopped_leaves_no_process(
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     with (tmp_path / "run.log").open("w") as log:
         run = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            # A shell starts what runs in its background with SIGINT ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     told = tmp_path / "mark"
     try:
