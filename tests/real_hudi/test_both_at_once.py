@@ -67,7 +67,7 @@ def test_nothing_acknowledged_is_lost_and_neither_side_starves(
     ours = Ours(shared.location, lock, one_lock.beats, ours_keys)
     services = Ours(shared.location, lock, one_lock.beats, None)
     told = until_both_have_enough(theirs, ours, services)
-    # The JVM ends last: a write of ours may wait for a clustering that the JVM has planned, and the JVM's next
+    # The JVM ends last: a write of ours may wait for a clustering that the JVM has planned, and that its next
     # write executes.
     for each in (ours, services, theirs):
         each.end()
