@@ -43,6 +43,7 @@ from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
+    BASE_FILE,
     METADATA_FOLDER,
     MetadataPartition,
     MetadataTable,
@@ -184,7 +185,7 @@ class IndexRun:
         if not left:
             log.info("table %s: the base files of indexing %s are there", storage.root, self._instant)
             return
-        self._remove_base_files_of_earlier_plans([each.partition for each in left])
+        self._remove_base_files_of_earlier_indexes([each.partition for each in left])
         names = free_initial_instants(metadata_table, {each.initial for each in done})
         written = {
             MetadataPartition(each.partition): BaseFiles(self._instant, each.partition, name)
@@ -212,15 +213,20 @@ class IndexRun:
                 storage, base_files, [stat for stat in stats if stat.partition_path == partition]
             )
 
-    def _remove_base_files_of_earlier_plans(self, partitions: Iterable[str]) -> None:
-        """Delete base files that other runs wrote after their plans were dropped.
+    def _remove_base_files_of_earlier_indexes(self, partitions: Iterable[str]) -> None:
+        """Delete base files that other runs, or compactions, wrote after their indexes were dropped.
 
         Base files of this plan stay: they are written again under the same names, and another run may have
         completed the plan with them. As long as this plan is not dropped, no later plan makes these indexes,
-        so none of the listed files belongs to a later plan.
+        and a compaction leaves them alone. So none of the listed files belongs to a later plan.
         """
         own = write_token_of(self._instant)
-        left = [path for path, token in _initial_base_files(self._storage, partitions) if token != own]
+        found = _base_files(self._storage, partitions)
+        left = [
+            path
+            for path, token, instant in found
+            if (token != own if is_initial(instant) else instant < self._instant)
+        ]
         self._pending()
         for path in left:
             self._storage.delete(path)
@@ -278,6 +284,7 @@ class IndexRun:
         """Make sure that readers can use the new indexes, whatever other Hudi writers have done meanwhile."""
         storage = self._storage
         staged = {each.partition: each for each in staged_base_files(storage, self._instant)}
+        self._remove_base_files_of_earlier_indexes([each.partition for each in of_plan])
         table = MetadataTable(metadata_storage(storage))
         for index in of_plan:
             base_files = staged.get(index.partition)
@@ -324,8 +331,8 @@ def give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
             of_plan = _of_plan(there.kept, instant)
             if not of_plan:
                 own = write_token_of(instant)
-                for path, token in _initial_base_files(storage, MetadataPartition):
-                    if token == own:  # this run wrote it after the drop
+                for path, token, initial in _base_files(storage, MetadataPartition):
+                    if token == own and is_initial(initial):  # this run wrote it after the drop
                         storage.delete(path)
                 for base_files in staged_base_files(storage, instant):
                     storage.delete(base_files.path)
@@ -393,11 +400,9 @@ def _result(
     )
 
 
-def _initial_base_files(storage: Storage, partitions: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Paths and write tokens of initial base files, including those of dropped plans."""
+def _base_files(storage: Storage, partitions: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Paths, write tokens and instants of base files, including those of dropped indexes."""
     for partition in partitions:
         for name in storage.names(f"{METADATA_FOLDER}/{partition}"):
-            _, _, rest = name.partition("_")
-            token, _, instant = rest.removesuffix(".hfile").partition("_")
-            if name.endswith(".hfile") and is_initial(instant):
-                yield f"{METADATA_FOLDER}/{partition}/{name}", token
+            if match := BASE_FILE.match(name):
+                yield f"{METADATA_FOLDER}/{partition}/{name}", match["token"], match["instant"]

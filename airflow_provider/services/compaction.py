@@ -11,6 +11,7 @@ execution needs.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,6 +47,7 @@ from airflow_provider.table.metadata_table import (
     MetadataPartition,
     MetadataTable,
     compacted,
+    is_initial,
     metadata_storage,
     write_instant,
     written_base_file,
@@ -256,6 +258,7 @@ def _carry_out(table: HudiTable, instant: str) -> CompactionResult:
                 ) from error
             continue
         stats.append(stat)
+    stats = _without_dropped(table, stats, instant)
     # Completed one millisecond later: that precedes all that follows the plan, and needs no record.
     if storage.stat(_requested_path(instant)) is not None:
         plan_content = plan.to_avro()
@@ -374,6 +377,28 @@ def _is_dropped(table: HudiTable, operation: CompactionOperation, instant: str) 
     own = MetadataTable(metadata_storage(table.storage))
     bases = [each.base_file for each in own.file_slices(operation.partition)]
     return all(base is not None and own.complete_up_to(base.instant) > instant for base in bases)
+
+
+def _without_dropped(table: HudiTable, stats: Sequence[WriteStat], instant: str) -> list[WriteStat]:
+    """Take back what was written into an index that was dropped at that moment.
+
+    Either the drop has found the file, or this look finds the drop.
+    """
+    config, storage = HudiTable.at(table.storage).config, metadata_storage(table.storage)
+    own = MetadataTable(storage)
+
+    def is_dropped(partition: str) -> bool:
+        bases = (base.instant for group in own.file_groups(partition) for base in group.base_files)
+        first = (each for each in bases if is_initial(each))
+        return partition not in config.metadata_partitions or any(
+            own.complete_up_to(each) > instant for each in first
+        )
+
+    dropped = {each for each in {stat.partition_path for stat in stats} if is_dropped(each)}
+    for stat in stats:
+        if stat.partition_path in dropped:
+            storage.delete(stat.path)
+    return [each for each in stats if each.partition_path not in dropped]
 
 
 def _is_due(table: HudiTable, timeline: Timeline) -> bool:

@@ -123,14 +123,15 @@ def _compactions(timeline: Timeline) -> list[str]:
 
 
 def _superseded(group: FileGroup, last: str) -> list[MetadataFile]:
-    """The files of slices that were superseded before a compaction was planned."""
+    """The files of slices that were superseded before a compaction was planned, and of dropped indexes."""
     bases = [each.instant for each in group.base_files]
     first = bases[0] if bases else ""
     # Before the first base file, a slice may consist of log files only.
     slices = ["", *bases] if any(each.completion_time <= first for each in group.log_files) else bases
     oldest = max([*slices[:1], *(each for each in slices if each < last)], default="")
     old_logs = (each for each in group.log_files if each.completion_time <= oldest or each.instant == oldest)
-    return [each for each in group.base_files if each.instant < oldest] + list(old_logs)
+    old_bases = (each for each in group.base_files if each.instant < oldest)
+    return [*group.of_dropped, *old_bases, *old_logs]
 
 
 def _needed(groups: Iterable[FileGroup]) -> Iterator[str]:

@@ -7,6 +7,7 @@ each commit.
 """
 
 from airflow_provider.table.metadata_table.file_groups import (
+    BASE_FILE,
     FileGroup,
     MetadataFile,
     MetadataFileSlice,
@@ -78,6 +79,7 @@ from airflow_provider.table.metadata_table.writer import (
 
 __all__ = [
     "ALL_PARTITIONS",
+    "BASE_FILE",
     "BULK_INSERT",
     "COMPACT",
     "DEFINITIONS_PATH",

@@ -64,6 +64,8 @@ class FileGroup:
     :param base_files: of instants that completed, the oldest first.
     :param log_files: likewise, in the order in which their instants completed.
     :param uncommitted: files of instants that have not completed, or never will.
+    :param of_dropped: base files of an index of the same name that was dropped before this one was built: a
+        compaction that was planned before has written them late.
     """
 
     partition: str
@@ -71,6 +73,7 @@ class FileGroup:
     base_files: tuple[MetadataFile, ...]
     log_files: tuple[MetadataFile, ...]
     uncommitted: tuple[MetadataFile, ...] = ()
+    of_dropped: tuple[MetadataFile, ...] = ()
 
 
 def made_file_groups(metadata_table: Storage, partition: str) -> tuple[int, list[str]]:

@@ -346,7 +346,21 @@ class MetadataTable:
                 (logs if is_log else bases).append(file)
         bases.sort(key=lambda each: each.instant)
         logs.sort(key=log_order)
-        return FileGroup(partition, file_id, tuple(bases), tuple(logs), tuple(uncommitted))
+        dropped = self._of_dropped(bases)
+        kept = tuple(each for each in bases if each not in dropped)
+        return FileGroup(partition, file_id, kept, tuple(logs), tuple(uncommitted), dropped)
+
+    def _of_dropped(self, bases: Sequence[MetadataFile]) -> tuple[MetadataFile, ...]:
+        """The base files of compactions that were planned before the file group was made.
+
+        A compaction leaves an index alone while it is built, so these belong to a dropped index.
+        """
+        later = [each for each in bases if not is_initial(each.instant)]
+        first = [each for each in bases if is_initial(each.instant)]
+        if not first or not later:
+            return ()
+        made = max(self.complete_up_to(each.instant) for each in first)
+        return tuple(each for each in later if each.instant < made)
 
     def _completion(self, instant: str) -> str | None:
         """The completion time of a log file's instant; None when it has not completed.
