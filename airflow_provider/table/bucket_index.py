@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.file_names import is_bucket
+from airflow_provider.table.java_hash import java_hash, java_hashes
 from airflow_provider.table.properties import (
     BUCKET_ENGINE,
     BUCKET_HASH_FIELD,
@@ -31,7 +32,6 @@ from airflow_provider.table.properties import (
 _OF_OTHER_ENGINES = ("hoodie.bucket.index.partition.expressions", "hoodie.bucket.index.partition.rule.type")
 _FIXED_REST = "-0000-0000-0000-000000000000-0"
 _NULL, _EMPTY = "__null__", "__empty__"
-_INT = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -56,29 +56,28 @@ class BucketIndex:
         :raises UnsupportedTableError: when it is another one than the simple one, or cannot work; names the
             property, its value and the remedy.
         """
-        said = config.raw
-        if said.get(INDEX_TYPE, "").upper() != "BUCKET":
+        options = config.raw
+        if options.get(INDEX_TYPE, "").upper() != "BUCKET":
             return None
-        engine = said.get(BUCKET_ENGINE, "SIMPLE").upper()
+        engine = options.get(BUCKET_ENGINE, "SIMPLE").upper()
         if engine != "SIMPLE":
             why = (
                 "its buckets are split and merged; only SIMPLE is written here; write it with the JVM's Hudi"
             )
             raise _refused(config, BUCKET_ENGINE, engine, why)
         for key in _OF_OTHER_ENGINES:
-            if value := said.get(key):
+            if value := options.get(key):
                 why = "partitions have their own numbers of buckets; write it with the JVM's Hudi"
                 raise _refused(config, key, value, why)
-        number = said.get(NUMBER_OF_BUCKETS, "")
+        number = options.get(NUMBER_OF_BUCKETS, "")
         if not number.isdecimal() or not 0 < int(number) <= MOST_BUCKETS:
             why = f"say how many buckets a partition has, 1 to {MOST_BUCKETS}"
             raise _refused(config, NUMBER_OF_BUCKETS, number, why)
         keys = config.record_key_fields
         if not keys:
             raise _refused(config, "hoodie.table.recordkey.fields", "", "there is no record key to hash")
-        fields = (
-            tuple(each.strip() for each in said.get(BUCKET_HASH_FIELD, "").split(",") if each.strip()) or keys
-        )
+        named = options.get(BUCKET_HASH_FIELD, "").split(",")
+        fields = tuple(each.strip() for each in named if each.strip()) or keys
         if unknown := [each for each in fields if each not in keys]:
             why = f"{unknown[0]} is no column of the record key ({', '.join(keys)}); name one or leave it out"
             raise _refused(config, BUCKET_HASH_FIELD, ",".join(fields), why)
@@ -185,53 +184,11 @@ def hash_values(record_key: str, fields: tuple[str, ...]) -> list[str | None]:
     return values or [record_key]
 
 
-def java_hashes(texts: pa.Array) -> npt.NDArray[np.uint32]:
-    """``String.hashCode`` of each text, modulo 2**32.
-
-    :param texts: without nulls.
-    """
-    if not len(texts):
-        return np.zeros(0, np.uint32)
-    units, lengths = _utf16(texts)
-    ends = np.cumsum(lengths)
-    powers = _powers(int(lengths.max(initial=0)))
-    weights = powers[np.repeat(ends, lengths) - 1 - np.arange(len(units))]
-    # Differences of running sums: an empty text has the hash 0.
-    sums = np.concatenate([np.zeros(1, np.uint32), np.cumsum(units * weights, dtype=np.uint32)])
-    found: npt.NDArray[np.uint32] = sums[ends] - sums[ends - lengths]
-    return found
-
-
-def _utf16(texts: pa.Array) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """The UTF-16 units of all texts, one after the other, and how many each has."""
-    if pc.all(pc.string_is_ascii(texts)).as_py():
-        plain = b"".join(each.encode() for each in texts.to_pylist())
-        return np.frombuffer(plain, np.uint8).astype(np.uint32), np.array(pc.binary_length(texts), np.int64)
-    encoded = [each.encode("utf-16-le", "surrogatepass") for each in texts.to_pylist()]
-    units = np.frombuffer(b"".join(encoded), "<u2").astype(np.uint32)
-    return units, np.array([len(each) // 2 for each in encoded], np.int64)
-
-
-def _powers(count: int) -> npt.NDArray[np.uint32]:
-    found: npt.NDArray[np.uint32] = np.concatenate(
-        [np.ones(1, np.uint32), np.cumprod(np.full(count, 31, np.uint32), dtype=np.uint32)]
-    )
-    return found
-
-
-def _text_hash(text: str) -> int:
-    found = 0
-    encoded = text.encode("utf-16-le", "surrogatepass")
-    for unit in np.frombuffer(encoded, "<u2").tolist():
-        found = (31 * found + unit) & _INT
-    return found
-
-
 def _list_hash(values: Iterable[str | None]) -> int:
     """``List.hashCode`` of texts, modulo 2**32."""
     found = 1
     for value in values:
-        found = (31 * found + (0 if value is None else _text_hash(value))) & _INT
+        found = (31 * found + (0 if value is None else java_hash(value))) & 0xFFFFFFFF
     return found
 
 

@@ -15,8 +15,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from xxhash import xxh64_digest
+
+from airflow_provider.table.java_hash import java_hash, java_hashes
 
 ALL_PARTITIONS = "__all_partitions__"
 """The key of the record that lists a table's partitions, in ``files``."""
@@ -74,10 +75,7 @@ def file_group_index(key: str, file_groups: int) -> int:
     """
     if file_groups == 1:
         return 0
-    code = 0
-    units = key.encode("utf-16-le", "surrogatepass")
-    for low, high in zip(units[::2], units[1::2], strict=True):
-        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    code = java_hash(key)
     signed = code - (1 << 32) if code >> 31 else code
     return abs(signed) % file_groups
 
@@ -87,20 +85,7 @@ def file_group_indexes(keys: pa.Array | pa.ChunkedArray, file_groups: int) -> np
 
     :param keys: strings without nulls.
     """
-    array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    array = array.cast(pa.large_string())
-    _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets or bytes(8), np.int64)[array.offset : array.offset + len(array) + 1]
-    starts, lengths = ends[:-1], np.diff(ends)
-    content = np.frombuffer(data or b"", np.uint8)
-    codes = np.zeros(len(array), np.uint32)
-    for position in range(int(lengths.max(initial=0))):
-        longer = np.flatnonzero(lengths > position)
-        codes[longer] = codes[longer] * np.uint32(31) + content[starts[longer] + position]
-    indexes: npt.NDArray[np.int64] = np.abs(codes.view(np.int32).astype(np.int64)) % file_groups
-    # For characters beyond ASCII the bytes are not Java's UTF-16 units.
-    for other in np.flatnonzero(~pc.string_is_ascii(array).to_numpy(zero_copy_only=False)):
-        indexes[other] = file_group_index(array[int(other)].as_py(), file_groups)
+    indexes: npt.NDArray[np.int64] = np.abs(java_hashes(keys).view(np.int32).astype(np.int64)) % file_groups
     return indexes
 
 
