@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import (
     InvalidInputError,
-    MissingColumnError,
     NotATableError,
     TableExistsError,
     UnsupportedTableError,
@@ -35,12 +34,11 @@ from airflow_provider.table.metadata_table import (
     unsupported_indexes,
     unsupported_indexes_error,
 )
-from airflow_provider.table.nesting import check_not_nested
+from airflow_provider.table.new_table import check_new_columns, check_not_nested, check_table_type
 from airflow_provider.table.properties import (
     CONCURRENCY_MODE,
     COPY_ON_WRITE,
     LOCAL,
-    MERGE_ON_READ,
     NON_BLOCKING,
     NON_BLOCKING_NEEDS,
     PROPERTIES_PATH,
@@ -50,7 +48,7 @@ from airflow_provider.table.properties import (
     parse_properties,
     table_type_of,
 )
-from airflow_provider.table.schema import META_COLUMNS, TableSchema, arrow_to_avro
+from airflow_provider.table.schema import TableSchema, arrow_to_avro
 from airflow_provider.table.skipping import Selection, Where, select_files
 from airflow_provider.table.storage import DEFAULT_DURABILITY, DURABILITY, Durability, Storage, told_of_access
 from airflow_provider.table.timeline import (
@@ -175,21 +173,12 @@ class HudiTable:
             another table's folder, or holds one.
         :raises TableExistsError: when there is a table already.
         """
-        _check_columns(schema, record_key, partition_by, ordering_field)
+        check_new_columns(schema, record_key, partition_by, ordering_field)
         kind = table_type_of(table_type)
         options = HudiOptions.parse(hudi_options).with_concurrency(concurrency)
         options.check(with_defaults=True)
         options.check_columns(schema.names)
-        if kind == MERGE_ON_READ and MetadataPartition.RECORD_INDEX in options.index.partitions:
-            raise InvalidInputError(
-                f"{MetadataPartition.RECORD_INDEX} is not kept here for a {kind} table: leave its option "
-                "out, or make the table copy_on_write",
-                table_type=kind,
-            )
-        if kind != MERGE_ON_READ and options.values.get(CONCURRENCY_MODE) == NON_BLOCKING:
-            raise InvalidInputError(
-                f"concurrency 'non_blocking' of a {kind} table: {NON_BLOCKING_NEEDS}", table_type=kind
-            )
+        check_table_type(kind, options)
         storage = Storage(location, storage_options)
         config = TableConfig(
             name=name,
@@ -491,38 +480,3 @@ def _timeline_zone(storage: Storage, config: TableConfig) -> str:
             f"America/Chicago, not {value!r}",
             option=TIMELINE_ZONE,
         ) from None
-
-
-def _check_columns(
-    schema: pa.Schema,
-    record_key: Sequence[str] | None,
-    partition_by: Sequence[str],
-    ordering_field: str | None,
-) -> None:
-    if not len(schema):
-        raise InvalidInputError("the table's schema has no column")
-    if record_key is not None and not record_key:
-        raise InvalidInputError(
-            "record_key names no column; name at least one, or give None for a table whose rows get keys "
-            "when they are written"
-        )
-    if record_key is None and ordering_field:
-        raise InvalidInputError(
-            f"ordering_field {ordering_field!r} decides between versions of a record, and a table without a "
-            "record key has one version of each; leave it out, or give a record_key",
-            column=ordering_field,
-        )
-    if reserved := [column for column in schema.names if column in META_COLUMNS]:
-        raise InvalidInputError(f"column {reserved[0]!r} has the name of a Hudi meta column; rename it")
-    wanted = {
-        "record key": record_key or (),
-        "partition": partition_by,
-        "ordering": (ordering_field,) if ordering_field else (),
-    }
-    for kind, columns in wanted.items():
-        for column in columns:
-            if column not in schema.names:
-                raise MissingColumnError(
-                    f"{kind} column {column!r} is not in the schema; it has: {', '.join(schema.names)}",
-                    column=column,
-                )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -65,6 +65,12 @@ class SharedTable:
     :param location: the folder.
     :param options: of every write of the JVM.
     """
+
+    of_its_keys: ClassVar[Mapping[str, str]] = {
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.table.ordering.fields": "ts",
+    }
+    """The options of the JVM's writes that name the columns of key and order."""
 
     def __init__(self, hudi: Session, location: Path | str, options: Mapping[str, str] | None = None) -> None:
         self.hudi, self.location = hudi, str(location)
@@ -148,9 +154,8 @@ class SharedTable:
         written = {
             "hoodie.table.name": self.name,
             "hoodie.datasource.write.operation": operation,
-            "hoodie.datasource.write.recordkey.field": "id",
             "hoodie.datasource.write.partitionpath.field": "part",
-            "hoodie.table.ordering.fields": "ts",
+            **self.of_its_keys,
             "hoodie.datasource.write.hive_style_partitioning": "true",
             "hoodie.datasource.write.partitionpath.urlencode": "true",
             **self.options,

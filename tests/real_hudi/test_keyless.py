@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -14,8 +15,7 @@ from airflow_provider.table import HudiTable, snapshot
 
 from .jvm import Session
 from .metadata_table import check_metadata_table
-from .readers import Row
-from .shared_table import ALL_INDEXES, ALL_INDEXES_OF_THE_JVM, COLUMNS, SCHEMA, SharedTable, row, rows
+from .shared_table import ALL_INDEXES, ALL_INDEXES_OF_THE_JVM, SCHEMA, SharedTable, row, rows
 
 FIRST = rows(range(30), 0)
 
@@ -23,24 +23,7 @@ FIRST = rows(range(30), 0)
 class KeylessTable(SharedTable):
     """A table without a record key. The JVM generates keys only when its option for them is left out."""
 
-    def theirs(
-        self,
-        changed: Sequence[Row],
-        operation: str = "insert",
-        options: Mapping[str, str] | None = None,
-        mode: str = "append",
-    ) -> None:
-        written = {
-            "hoodie.table.name": self.name,
-            "hoodie.datasource.write.operation": operation,
-            "hoodie.datasource.write.partitionpath.field": "part",
-            "hoodie.datasource.write.hive_style_partitioning": "true",
-            "hoodie.datasource.write.partitionpath.urlencode": "true",
-            **self.options,
-            **(options or {}),
-        }
-        self.hudi.write(self.location, changed, COLUMNS, written, mode)
-        self.add(changed, operation)
+    of_its_keys: ClassVar[Mapping[str, str]] = {}
 
 
 def of_ours(hudi: Session, location: Path) -> SharedTable:

@@ -114,7 +114,13 @@ def _put(
 ) -> Entry | None:
     """The entry, put right behind the moment and published; None where another one has the place."""
     entry = _following(storage, moment, decided)
-    if not CommitLog(storage).append(entry.sequence, entry):
+    try:
+        is_put = CommitLog(storage).append(entry.sequence, entry)
+    except InstantRolledBackError:  # the log was trimmed past the place: the entry is not in it
+        with suppress(OSError):
+            moment.give_up_requested()
+        raise
+    if not is_put:
         return None
     once_put(entry)
     tags = {"table": storage.root, "action": entry.action, "priority": entry.priority}

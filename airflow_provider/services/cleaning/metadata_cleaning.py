@@ -74,6 +74,7 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
     - instants that are on the table's own timeline, which archival leaves for as long as a dead writer may be
       paused and wake up, and instants of writers in flight;
     - the last compaction, and every pending instant;
+    - everything, while an index is newer than the last compaction;
     - every instant with a log file in a file slice that is kept, and all that came after that slice's base
       file: they decide when their log files count.
 
@@ -100,6 +101,11 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
             bounds.append(time)
     groups = list(_file_groups(table, metadata_table))
     stays = min([*bounds, max(_compactions(timeline), default=""), *_needed(groups)])
+    # An initial instant has the lowest name of all, so it leaves first. It stays until a compaction was
+    # planned after it: its completion tells readers which base files an older compaction has written late.
+    first = (i.completion_time or "" for i in timeline.completed() if is_initial(i.requested_time))
+    if max(first, default="") >= stays:
+        stays = ""
     leaving = [i for i in timeline.instants if i.requested_time < stays and i.state is State.COMPLETED]
     append_history(storage, _contents(storage, leaving))
     for file in (file for group in groups for file in group.uncommitted if file.instant < stays):

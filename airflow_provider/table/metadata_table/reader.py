@@ -353,14 +353,12 @@ class MetadataTable:
     def _of_dropped(self, bases: Sequence[MetadataFile]) -> tuple[MetadataFile, ...]:
         """The base files of compactions that were planned before the file group was made.
 
-        A compaction leaves an index alone while it is built, so these belong to a dropped index.
+        A compaction leaves an index alone while it is built, so these belong to a dropped index. Before the
+        instant that made the file group is archived, a clean deletes such files.
         """
-        later = [each for each in bases if not is_initial(each.instant)]
-        first = [each for each in bases if is_initial(each.instant)]
-        if not first or not later:
-            return ()
-        made = max(self.complete_up_to(each.instant) for each in first)
-        return tuple(each for each in later if each.instant < made)
+        first = (self.timeline.find(each.instant) for each in bases if is_initial(each.instant))
+        made = max(((each and each.completion_time) or "" for each in first), default="")
+        return tuple(each for each in bases if not is_initial(each.instant) and each.instant < made)
 
     def _completion(self, instant: str) -> str | None:
         """The completion time of a log file's instant; None when it has not completed.

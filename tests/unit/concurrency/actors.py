@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from airflow_provider.concurrency import (
     PRIORITIES,
-    CommitLog,
     ConflictPolicy,
     HeartbeatSettings,
     Rebase,
@@ -23,7 +22,6 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
 )
 from airflow_provider.concurrency.log.log_entry import Restore, Revert
-from airflow_provider.concurrency.readers import reader_lease
 from airflow_provider.concurrency.transactions.transactions import undo_writes
 from airflow_provider.exceptions import (
     NoSuchInstantError,
@@ -32,7 +30,6 @@ from airflow_provider.exceptions import (
     UnsupportedTableError,
     WriteConflictError,
 )
-from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services.archival import DEAD_WRITER_SECONDS, archive
 from airflow_provider.services.cleaning.clean_plan import Retention
 from airflow_provider.services.cleaning.cleaning import clean
@@ -62,9 +59,6 @@ from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileS
 from airflow_provider.table.files.data_file_name import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage.storage import Storage
-from airflow_provider.table.timeline.active import Timeline
-from airflow_provider.table.timeline.archived_timeline import archived_instants
-from airflow_provider.table.timeline.instant import Action, Instant
 from airflow_provider.table.timeline.metadata import WriteStat
 
 from .rows import (
@@ -77,17 +71,13 @@ from .rows import (
     log_paths,
     merged,
     read_rows,
-    read_snapshot,
     write_rows,
 )
-from .simulation import Actor, NoLock, Read, Simulation, Write
+from .simulation import Actor, NoLock, Simulation, Write
 
 FAIL = ConflictPolicy(on_higher_priority="fail")
 REBASE = ConflictPolicy(on_conflict="rebase", on_higher_priority="fail")
 REVERT = ConflictPolicy(on_conflict="rebase", on_rewrite="revert", on_higher_priority="fail")
-
-OUTSIDE_OF_TRANSACTIONS = ValidWriteIdList(None, 0)
-"""Shows what was written without a write id."""
 
 PACK_IN_PAIRS = ClusteringSettings(max_group_size=2200)
 """A data file of a simulation has about 900 bytes."""
@@ -139,13 +129,17 @@ def add_writer(
             )
         assert result.instant == writer.instant
         if aborted_txn is None:
-            simulation.acknowledged.add(result.instant)
-            if actor.has_lost_answer:
-                simulation.unpublished.add(result.instant)
+            _acknowledge(simulation, actor, result.instant)
         else:
             undo_writes(table, aborted_txn)
 
     simulation.add(name, work)
+
+
+def _acknowledge(simulation: Simulation, actor: Actor, instant: str) -> None:
+    simulation.acknowledged.add(instant)
+    if actor.has_lost_answer:
+        simulation.unpublished.add(instant)
 
 
 @dataclass
@@ -271,9 +265,7 @@ def add_appender(
                 return
             raise AssertionError(f"{name} has lost a conflict") from None
         if aborted_txn is None:
-            simulation.acknowledged.add(result.instant)
-            if actor.has_lost_answer:
-                simulation.unpublished.add(result.instant)
+            _acknowledge(simulation, actor, result.instant)
         else:
             undo_writes(table, aborted_txn)
 
@@ -415,9 +407,7 @@ def add_restorer(simulation: Simulation, name: str, undone: int = 2) -> None:
         with _may_be_refused():
             result = restore(table, to, lock=NoLock())
             if result.instant is not None:
-                simulation.acknowledged.add(result.instant)
-                if actor.has_lost_answer:
-                    simulation.unpublished.add(result.instant)
+                _acknowledge(simulation, actor, result.instant)
                 simulation.restored[result.instant] = to
 
     simulation.add(name, work)
@@ -461,81 +451,3 @@ def add_sweeper(simulation: Simulation, name: str = "sweeper") -> None:
         rollback_dead_writers(table)
 
     simulation.add(name, work)
-
-
-def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> None:
-    """Takes snapshots one after the other, through the index ``files`` where the table has it.
-
-    A query is run again when files were deleted meanwhile: nothing keeps the cleaner here from what a reader
-    is about to list, because it has no lease. Otherwise no file may be missing.
-    """
-
-    def work(table: HudiTable, actor: Actor) -> None:
-        taken = 0
-        while taken < times:
-            after = frozenset(simulation.acknowledged - simulation.unpublished)
-            before = _deletions(archived_instants(simulation.table().storage))
-            view = HudiTable.at(table.storage).view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
-            missing: FileNotFoundError | None = None
-            try:
-                snapshot = read_snapshot(table.storage, view)
-            except FileNotFoundError as error:
-                missing = error
-            now = Timeline.load(table.storage)
-            # The archive may have the clean by now.
-            deleted = _deletions(now.instants) | _deletions(archived_instants(simulation.table().storage))
-            deleted -= before | _deletions(view.timeline.instants)
-            if deleted or _taken_back(simulation, view.timeline, now):
-                continue
-            assert missing is None, f"{missing} is gone, and nobody has deleted it"
-            simulation.observed.setdefault(name, []).append(Read(after, snapshot))
-            taken += 1
-
-    simulation.add(name, work)
-
-
-def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None:
-    """Takes snapshots under a lease: no file of them may be missing, and no query is run again."""
-
-    def work(table: HudiTable, actor: Actor) -> None:
-        for _ in range(times):
-            with reader_lease(table, heartbeat=HeartbeatSettings(3600.0)):
-                after = frozenset(simulation.acknowledged - simulation.unpublished)
-                view = HudiTable.at(table.storage).view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
-                files = view.base_files(PARTITION)
-                undone = _undone(table.storage)
-
-                def is_undone(view: FileSystemView = view, before: set[str] = undone) -> bool:
-                    now = Timeline.load(table.storage)
-                    restored = _taken_back(simulation, view.timeline, now)
-                    return bool(restored or _undone(table.storage) - before)
-
-                try:
-                    snapshot = read_snapshot(table.storage, view)
-                except FileNotFoundError:
-                    # Only what was never to be seen goes at once, when its transaction is aborted, and
-                    # what a restore undoes.
-                    assert is_undone(), f"files of {files} are gone"
-                    continue
-            if not is_undone():
-                simulation.observed.setdefault(name, []).append(Read(after, snapshot))
-
-    simulation.add(name, work)
-
-
-def _undone(storage: Storage) -> set[str]:
-    return {entry.instant for entry in CommitLog(storage).backwards() if isinstance(entry, Revert)}
-
-
-def _taken_back(simulation: Simulation, seen: Timeline, now: Timeline) -> set[str]:
-    """Commits that a restore has taken from the timeline; their files go after that."""
-    restored = frozenset[str]().union(
-        *(entry.undoes for entry in simulation.entries() if isinstance(entry, Restore))
-    )
-    completed = ({instant.requested_time for instant in each.completed()} for each in (seen, now))
-    return (next(completed) & restored) - next(completed)
-
-
-def _deletions(instants: Iterable[Instant]) -> set[str]:
-    """The cleans and rollbacks, from their plans on."""
-    return {i.requested_time for i in instants if i.action in (Action.CLEAN, Action.ROLLBACK)}

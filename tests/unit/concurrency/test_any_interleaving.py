@@ -38,8 +38,6 @@ from .actors import (
     add_clusterer,
     add_executor,
     add_keeper,
-    add_leased_reader,
-    add_reader,
     add_restorer,
     add_sweeper,
     add_table_compaction_executor,
@@ -47,6 +45,7 @@ from .actors import (
     add_writer,
 )
 from .invariants import check
+from .reading_actors import add_leased_reader, add_reader
 from .simulation import Actor, Simulation
 
 KEYS = ("a", "b", "c", "nw")

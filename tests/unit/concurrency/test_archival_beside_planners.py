@@ -10,16 +10,9 @@ from airflow_provider.services.cleaning.cleaning import run_clean, schedule_clea
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline.archived_timeline import find_archived
 
-from .actors import (
-    EVERYTHING,
-    add_archiver,
-    add_cleaner,
-    add_clusterer,
-    add_leased_reader,
-    add_reader,
-    add_writer,
-)
+from .actors import EVERYTHING, add_archiver, add_cleaner, add_clusterer, add_writer
 from .invariants import check
+from .reading_actors import add_leased_reader, add_reader
 from .simulation import Actor, NoLock, Simulation
 from .test_interleavings import table_with
 

@@ -17,12 +17,12 @@ from .actors import (
     add_cleaner,
     add_executor,
     add_keeper,
-    add_reader,
     add_restorer,
     add_sweeper,
     add_writer,
 )
 from .invariants import check
+from .reading_actors import add_reader
 from .rows import read_snapshot
 from .simulation import Actor, NoLock, Simulation
 from .test_interleavings import table_with

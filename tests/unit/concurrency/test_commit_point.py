@@ -241,7 +241,13 @@ def test_who_stood_still_while_the_log_was_trimmed_past_its_place_has_not_commit
                 log.trim(log.head() - 1)
             return super().put_if_absent(path, data)
 
+    def decide(moment: Moment) -> Archival:
+        table.storage.put(staged_plan_path(moment.request_instant(Action.COMMIT, "UPSERT")), b"staged")
+        return ENTRY
+
     put: list[LogEntry] = []
     with pytest.raises(InstantRolledBackError):
-        commit(Sleeps(table.location), lambda moment: ENTRY, once_put=put.append)
+        commit(Sleeps(table.location), decide, once_put=put.append)
     assert put == []
+    assert list(table.storage.names(HEARTBEAT_FOLDER)) == []
+    assert not [name for name in table.storage.names(f"{COMMIT_LOG_FOLDER}/staged") if "requested" in name]

@@ -11,16 +11,9 @@ from airflow_provider.concurrency.log.log_entry import Revert
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.instant import Action, Instant, State
 
-from .actors import (
-    FAIL,
-    REBASE,
-    REVERT,
-    add_clusterer,
-    add_leased_reader,
-    add_reader,
-    add_writer,
-)
+from .actors import FAIL, REBASE, REVERT, add_clusterer, add_writer
 from .invariants import check
+from .reading_actors import add_leased_reader, add_reader
 from .rows import PARTITION, read_snapshot
 from .simulation import Simulation
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .actors import add_cleaner, add_clusterer, add_keeper, add_reader, add_restorer, add_writer
+from .actors import add_cleaner, add_clusterer, add_keeper, add_restorer, add_writer
 from .invariants import check
+from .reading_actors import add_reader
 from .test_interleavings import table_with
 
 

@@ -9,17 +9,9 @@ import pytest
 
 from airflow_provider.concurrency.log.log_entry import Revert
 
-from .actors import (
-    REVERT,
-    add_cleaner,
-    add_clusterer,
-    add_keeper,
-    add_reader,
-    add_restorer,
-    add_sweeper,
-    add_writer,
-)
+from .actors import REVERT, add_cleaner, add_clusterer, add_keeper, add_restorer, add_sweeper, add_writer
 from .invariants import check
+from .reading_actors import add_reader
 from .simulation import Actor, Simulation
 from .test_interleavings import table_with
 

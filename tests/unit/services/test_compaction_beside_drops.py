@@ -17,6 +17,8 @@ from airflow_provider.indexing.index_run import IndexRun
 from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services import compaction
+from airflow_provider.services.archival import archive
+from airflow_provider.services.cleaning import archive_metadata_timeline
 from airflow_provider.services.compaction import compact, run_compaction, schedule_compaction
 from airflow_provider.table import HudiTable
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, MetadataTable, metadata_storage
@@ -149,13 +151,18 @@ def test_a_file_that_comes_when_the_index_is_there_again_is_not_read_and_then_cl
     content, path = file_of_the_compaction(table, planned, monkeypatch)
     drop_and_build(table)
     table.storage.put(path, content)
+    # The instant that tells is not archived, although its name is lower than all that is.
+    commit(table, 3)
+    archive(table, keep_min=1, keep_max=2, lock=NoLock())
+    assert archive_metadata_timeline(table) == []
     (group,) = (
         each
         for each in MetadataTable(metadata_storage(table.storage)).file_groups(RECORD_INDEX)
         if each.of_dropped
     )
     assert [each.instant for each in group.of_dropped] == [planned]
-    check(table)
+    check_indexes(table)
+    assert rows(table) == [1, 2, 3]
     for number in (4, 5):
         compact(table, EVERY_COMMIT, lock=NoLock())
         commit(table, number)

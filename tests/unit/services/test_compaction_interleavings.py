@@ -22,8 +22,9 @@ from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import FileList
-from tests.unit.concurrency.actors import add_archiver, add_compactor, add_reader, add_writer
+from tests.unit.concurrency.actors import add_archiver, add_compactor, add_writer
 from tests.unit.concurrency.invariants import check
+from tests.unit.concurrency.reading_actors import add_reader
 from tests.unit.concurrency.rows import PARTITION
 from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
 from tests.unit.concurrency.test_any_interleaving import STEPS, TURNS, UPSERTS, Interleaving, Upsert

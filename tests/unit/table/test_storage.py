@@ -16,6 +16,13 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return Storage(f"memory://{tmp_path}/table")
 
 
+def test_many_files_are_created_where_there_are_none(storage: Storage) -> None:
+    storage.put("p/1", b"there")
+    storage.put_all_if_absent({"p/1": b"one", "p/2": b"two", "q/3": b"three"})
+    assert [storage.read(path) for path in ("p/1", "p/2", "q/3")] == [b"there", b"two", b"three"]
+    assert sorted(each.path for each in storage.list("p")) == ["p/1", "p/2"], "nothing staged is left"
+
+
 def test_put_if_absent_creates_once(storage: Storage) -> None:
     assert storage.put_if_absent("a/b", b"first")
     assert not storage.put_if_absent("a/b", b"second")
