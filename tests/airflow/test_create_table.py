@@ -71,6 +71,17 @@ def test_a_dag_creates_the_table_and_registers_it(run_dag, metastore, tmp_path):
     assert registered.parameters == {"spark.sql.sources.provider": "hudi", "comment": "by create_table"}
 
 
+def test_writers_of_a_table_do_not_block_each_other_where_it_says_so(metastore, tmp_path):
+    buckets = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
+    given = {"location": f"{tmp_path}/flights", "concurrency": "non_blocking", "hudi_options": buckets}
+    with pytest.raises(AirflowFailException, match="of a COPY_ON_WRITE table"):
+        create(**given)
+    assert not (tmp_path / "flights").exists()
+    create(**given, table_type="merge_on_read")
+    assert HudiTable.open(f"{tmp_path}/flights").is_non_blocking
+    assert create(**given, table_type="merge_on_read", if_not_exists=True)["created"] is False
+
+
 def test_a_table_without_a_record_key_that_is_insert_only(metastore, tmp_path):
     options = {"hoodie.table.transactional_properties": "insert_only"}
     keyless = {"record_key": None, "ordering_field": None, "location": f"{tmp_path}/flights"}

@@ -17,11 +17,13 @@ from airflow_provider.concurrency.indexes.first_base_files import (
     staged_base_files,
 )
 from airflow_provider.concurrency.log.log_entry import Commit
+from airflow_provider.services.archival import archived_content
 from airflow_provider.table import HudiTable
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER, metadata_storage
 from airflow_provider.table.metadata_table.records import schema_text
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline, instant_path
+from airflow_provider.table.timeline.archive_files import append_history
 from airflow_provider.table.timeline.instant import Action, Instant, State
 from airflow_provider.table.timeline.metadata import WriteStat
 
@@ -78,6 +80,27 @@ def test_they_can_be_counted_while_all_are_there_and_nobody_has_taken_their_name
     assert not are_there(storage, staged(storage, initial=SECOND, written=False))
     metadata_storage(storage).put(in_state(State.REQUESTED), b"")
     assert not are_there(storage, staged(storage))
+
+
+class ObjectStore(Storage):
+    """Moves no file in one step, so that a file of an archived instant may come late."""
+
+    moves_atomically = False  # type: ignore[assignment]
+
+    def within(self, folder: str) -> Storage:
+        return ObjectStore(self.url(folder))
+
+
+def test_a_name_that_is_archived_is_taken_as_long_as_its_file_is_there(storage: Storage) -> None:
+    staged(storage)
+    complete_base_files(storage, ENTRY, ["files"])
+    metadata_table = metadata_storage(storage)
+    contents = (archived_content(metadata_table, each) for each in Timeline.load(metadata_table).instants)
+    append_history(metadata_table, [each for each in contents if each is not None])
+    store = ObjectStore(storage.root)
+    assert Timeline.load(metadata_storage(store)).instants == ()
+    assert are_there(store, staged(storage)), "it is taken by the plan itself"
+    assert not are_there(store, staged(storage, plan=LATER_PLAN))
 
 
 def test_they_count_once_they_are_completed_and_twice_does_no_harm(storage: Storage) -> None:

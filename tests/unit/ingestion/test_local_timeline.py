@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
+from airflow_provider.concurrency import CommitResult, find_operation
 from airflow_provider.exceptions import InvalidInputError, SnapshotNotSettledError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable, snapshot
@@ -117,6 +118,16 @@ def test_the_option_names_the_zone(tmp_path: Path) -> None:
     ours = ingest_arrow(table, rows("a", v=1), "upsert")
     at = parse_time(ours["instant"], ZoneInfo("Asia/Tokyo"))
     assert abs(at - datetime.now(UTC)) < timedelta(seconds=60)
+
+
+@pytest.mark.parametrize("zone", ["America/Chicago", "Asia/Tokyo"])
+def test_an_earlier_try_is_found_from_a_moment_in_utc_on(tmp_path: Path, zone: str) -> None:
+    table = of_a_jvm_in(zone, tmp_path / "t")
+    began = format_time(datetime.now(UTC) - timedelta(seconds=60), UTC)
+    ours = ingest_arrow(table, rows("a", v=1), "upsert", operation_key="flights/1")
+    found = find_operation(table, "flights/1", since=began)
+    assert isinstance(found, CommitResult)
+    assert found.instant == ours["instant"]
 
 
 def test_an_unknown_zone_is_refused_by_name(tmp_path: Path) -> None:
