@@ -14,11 +14,12 @@ from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.concurrency.log.log_entry import Commit, Plan, Restore, Revert, Rollback
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.timeline import decode, read_completed
 from airflow_provider.table.timeline.archived_timeline import archived, archived_instants
 from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Action
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
-from .services import SCHEMA, Rows, carry_out_plans
+from .services import SCHEMA, Rows, carry_out_plans, clean
 
 
 def recover(table: HudiTable) -> None:
@@ -27,6 +28,17 @@ def recover(table: HudiTable) -> None:
     publish_head(table.storage, CommitLog(table.storage))
     rollback_dead_writers(table)
     carry_out_plans(table)
+    if _some_files_stayed(table):
+        clean(table)
+
+
+def _some_files_stayed(table: HudiTable) -> bool:
+    """Whether a clean told of files that it could not delete: they are listed until the next clean, although
+    another process that executed the same plan may have deleted them since."""
+    timeline = table.timeline()
+    cleans = (each for each in timeline.completed() if each.action is Action.CLEAN)
+    told = (decode(read_completed(table.storage, timeline, each)) for each in cleans)
+    return any(each["failedDeleteFiles"] for one in told for each in one["partitionMetadata"].values())
 
 
 def silence(table: HudiTable, seconds: float = 3600.0) -> None:

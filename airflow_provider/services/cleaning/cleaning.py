@@ -180,13 +180,10 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
         )
     plan = decode(content)
     failed = _delete(storage, planned_files(plan))
-    staged = staged_metadata_path(instant)
-    storage.put(staged, _metadata(plan, instant, failed, time.monotonic() - started))
-    gone = FileChanges(removed=tuple(sorted(set(planned_files(plan)) - failed)))
     with lock or default_lock(table):
-        _put_completion(storage, planned, gone)
+        _put_completion(storage, planned, plan, failed, started)
     publish_head(storage, commit_log)  # before the staged files go: another process's entry needs them too
-    storage.delete(staged)
+    storage.delete(staged_metadata_path(instant))
     storage.delete(staged_path(instant))
     result = _result(table, instant)
     if result is None:
@@ -261,7 +258,9 @@ def _may_be_there(storage: Storage, path: str) -> bool:
         return True
 
 
-def _put_completion(storage: Storage, planned: Plan, change: FileChanges) -> None:
+def _put_completion(
+    storage: Storage, planned: Plan, plan: dict[str, Any], failed: set[str], started: float
+) -> None:
     """Put the entry that completes a clean, unless it exists, perhaps in the archive already."""
     staged = StagedChange(storage, planned.instant)
 
@@ -269,8 +268,14 @@ def _put_completion(storage: Storage, planned: Plan, change: FileChanges) -> Non
         if moment.fate_of(planned.instant) is not None:
             return None
         _ = moment.timeline  # completions of other Hudi writers come before this entry
-        if not staged.is_for(moment.indexes):
-            staged.stage(moment.indexes, lambda: change, moment.view)
+        # Another process that executes this plan may have deleted since what this one could not delete.
+        gone = {path for path in failed if not _may_be_there(storage, path)}
+        failed.difference_update(gone)
+        if gone or not staged.is_for(moment.indexes):
+            removed = FileChanges(removed=tuple(sorted(set(planned_files(plan)) - failed)))
+            staged.stage(moment.indexes, lambda: removed, moment.view)
+        metadata = _metadata(plan, planned.instant, failed, time.monotonic() - started)
+        storage.put(staged_metadata_path(planned.instant), metadata)
         return Commit(
             instant=planned.instant,
             action=Action.CLEAN,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from airflow_provider.exceptions import (
     SnapshotUnavailableError,
     TableError,
 )
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Reason, Retention, make_plan
 from airflow_provider.services.cleaning.cleaning import (
@@ -55,6 +58,7 @@ from airflow_provider.table.timeline.metadata import decode, encode
 from tests.ingestion_contract.interleaving import Clustering, MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable
 from tests.unit.concurrency import another_hudi_writer
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.int64()})
 NOW_ONLY = Retention(CleaningPolicy.KEEP_LATEST_FILE_VERSIONS, 1)
@@ -175,22 +179,36 @@ def test_the_plan_and_the_metadata_are_hudis(made: LakeTable) -> None:
     assert run_clean(made.table, instant) == result, "twice does no harm"
 
 
-def test_a_file_that_cannot_be_deleted_is_for_the_next_clean(
-    made: LakeTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def stubborn(made: LakeTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A superseded file that this process cannot delete."""
     delete = Storage.delete
-    stubborn = plan_clean(made.table, NOW_ONLY).files[0].path
+    doomed = plan_clean(made.table, NOW_ONLY).files[0].path
 
     def refused(storage: Storage, path: str) -> bool:
-        if path == stubborn:
+        if path == doomed:
             raise PermissionError(path)
         return delete(storage, path)
 
     with monkeypatch.context() as patched:
         patched.setattr(Storage, "delete", refused)
-        (result,) = clean(made.table, NOW_ONLY)
+        yield doomed
+
+
+def test_a_file_that_cannot_be_deleted_is_for_the_next_clean(made: LakeTable, stubborn: str) -> None:
+    (result,) = clean(made.table, NOW_ONLY)
     assert (result.deleted, result.failed) == (3, 1)
     assert [file.path for file in plan_clean(made.table, NOW_ONLY).files] == [stubborn]
+
+
+def test_what_another_process_deletes_for_the_same_plan_is_deleted(made: LakeTable, stubborn: str) -> None:
+    run_index(made.table, schedule_index(made.table, ["files"]) or "")
+    instant = schedule_clean(made.table, NOW_ONLY) or ""
+    # Another deletes the file, and goes no further, before this clean takes the lock to complete.
+    another = MeetingLock(lambda: (Path(made.table.location) / stubborn).unlink())
+    result = run_clean(made.table, instant, lock=another)
+    assert (result.deleted, result.failed) == (4, 0)
+    assert_indexes_equal_a_rebuild(made.table, ["files"])
 
 
 def test_nothing_to_delete_leaves_no_instant(made: LakeTable) -> None:
