@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider.exceptions import (
@@ -15,6 +16,7 @@ from airflow_provider.exceptions import (
     MissingSourceError,
     SourceNotThereYetError,
     SparkNeededError,
+    from_dict,
 )
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
@@ -26,7 +28,7 @@ from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.jobs import Choice
 from airflow_provider.managed import ManagedWrite, ResolvedTable, TransactionIds
 from airflow_provider.operators._base import (
-    DeferrableWrite,
+    SparkOperator,
     TaskOperation,
     byte_size,
     event_extra,
@@ -35,6 +37,7 @@ from airflow_provider.operators._base import (
     one_of,
     outlet_of,
     priority_of_run,
+    wait_for_turn,
 )
 from airflow_provider.operators.transaction import transaction_id
 from airflow_provider.table.hudi_options import EffectiveOptions, Topic
@@ -62,7 +65,7 @@ _RESULT_KEYS = (
 )
 
 
-class IngestOperator(DeferrableWrite):
+class IngestOperator(SparkOperator):
     """Writes the rows of a source into a table, under optimistic concurrency control.
 
     ::
@@ -93,9 +96,7 @@ class IngestOperator(DeferrableWrite):
     ``write_id``, ``event_id`` (the last three None without a transaction), ``rows_inserted``,
     ``rows_updated``, ``rows_deleted``, ``files_written``, ``rebases``, ``schema_changes`` and ``bytes``.
 
-    With ``deferrable=True`` the task waits for its turn in the triggerer, without a worker slot.
-
-    Arguments beside those of :class:`~airflow_provider.operators._base.DeferrableWrite`:
+    Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
 
     :param source: path, URL or pattern of the files to read, or several (templated).
     :param source_format: ``parquet``, ``csv``, ``json`` or another format that Spark reads; ``arrow`` or
@@ -137,10 +138,13 @@ class IngestOperator(DeferrableWrite):
         task, so that it starts DAGs that have it as schedule. Its event has instant, completion time, rows
         and event id as ``extra``. A write in a transaction of another task has no such outlet, because its
         rows are not visible yet; nor has a table whose name is a template.
+    :param deferrable: whether the task, before its job starts, waits for its turn in the triggerer, without a
+        worker slot: for live writers of higher priority, for the holder of the table lock, and for a job that
+        an earlier try left running. Airflow's ``[operators] default_deferrable`` by default.
     """
 
     template_fields: Sequence[str] = (
-        *DeferrableWrite.template_fields,
+        *SparkOperator.template_fields,
         "source",
         "source_format",
         "source_options",
@@ -186,6 +190,7 @@ class IngestOperator(DeferrableWrite):
         missing_source: str = "fail",
         on_empty: str = "fail",
         asset: bool = True,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -213,6 +218,8 @@ class IngestOperator(DeferrableWrite):
         self.txn_id = txn_id
         self.missing_source = missing_source
         self.on_empty = on_empty
+        self.deferrable = deferrable
+        self._comes_back = False
         self._lineage: dict[str, Any] = {}
 
     @fail_unless_retryable
@@ -225,6 +232,17 @@ class IngestOperator(DeferrableWrite):
         :raises WriteConflictError: when another write to the same file groups completed first.
         :raises JobFailedError: when the job ended without an answer, or was killed.
         """
+        return self._write(context)
+
+    @fail_unless_retryable
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Continue after the trigger: it is this write's turn, or it has waited for long enough.
+
+        :raises TableServiceError: the trigger's error, in its original type; also see :meth:`execute`.
+        """
+        if event["status"] == "error":
+            raise from_dict(event["error"])
+        self._comes_back = True
         return self._write(context)
 
     def _write(self, context: Context) -> dict[str, Any]:
@@ -265,7 +283,9 @@ class IngestOperator(DeferrableWrite):
             **self._spark_settings(),
         )
         check_operation(job, table, resolved)
-        job = self._in_turn(table, operation, job, options)
+        if self.deferrable:
+            lock = self._lock(table, options)
+            job = wait_for_turn(self, table, lock, operation, job, comes_back=self._comes_back)
         self._lineage = {"sources": job.source.paths, "table": self.table, "location": resolved.location}
         result = self._result(self._ingest(self._managed(resolved, table, operation, job), operation, job))
         self._lineage |= {"schema": table.schema, "result": result}

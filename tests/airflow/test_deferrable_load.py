@@ -23,7 +23,8 @@ from airflow_provider.concurrency import (
 from airflow_provider.exceptions import CommitError
 from airflow_provider.locks import open_lock
 from airflow_provider.operators import BackfillOperator, IngestOperator
-from airflow_provider.operators._base import deferrable_write
+from airflow_provider.operators import ingest as ingest_operator
+from airflow_provider.operators._base import turn
 from airflow_provider.triggers import TableTurnTrigger
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import ingest, rows_of
@@ -45,8 +46,8 @@ def context():
 
 @pytest.fixture(autouse=True)
 def defers_at_once(monkeypatch):
-    monkeypatch.setattr(deferrable_write, "_SECONDS_IN_THE_WORKER", 0.0)
-    monkeypatch.setattr(deferrable_write, "_LOOK_EVERY_SECONDS_DEFERRED", 0.1)
+    monkeypatch.setattr(turn, "_SECONDS_IN_THE_WORKER", 0.0)
+    monkeypatch.setattr(turn, "_LOOK_EVERY_SECONDS_DEFERRED", 0.1)
 
 
 def deferred(task, context) -> TableTurnTrigger:
@@ -191,10 +192,5 @@ def test_a_table_that_is_gone_is_told(context, source, table):
 @pytest.mark.parametrize("default", [True, False])
 def test_airflows_own_default_is_respected(monkeypatch, default):
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", str(default))
-    loaded_now = runpy.run_path(deferrable_write.__file__)["DeferrableWrite"]
-
-    class Load(loaded_now):
-        def _write(self, context):
-            raise AssertionError
-
-    assert Load(task_id="load", table="lake.flights").deferrable is default
+    loaded_now = runpy.run_path(ingest_operator.__file__)["IngestOperator"]
+    assert loaded_now(task_id="load", table="lake.flights", source="s").deferrable is default

@@ -9,6 +9,7 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
+from airflow_provider import operators
 from airflow_provider.get_provider_info import get_provider_info
 from airflow_provider.hooks.connection_form import form_fields
 from airflow_provider.locks import LOCK_PROVIDERS, lock_options
@@ -47,6 +48,15 @@ def test_every_listed_module_is_there_and_holds_what_the_package_exports(kind):
         assert name in defined
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         package.Nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", operators.__all__)
+def test_at_most_three_of_our_classes_lie_above_each_other_under_an_operator(name):
+    def levels(cls: type) -> int:
+        ours = [base for base in cls.__bases__ if base.__module__.startswith("airflow_provider.")]
+        return max((1 + levels(base) for base in ours), default=0)
+
+    assert levels(getattr(operators, name)) <= 3
 
 
 def test_connection_types_name_hooks_that_have_them():

@@ -3,7 +3,6 @@
 Nothing here is public. A concrete operator has at most three of these classes as bases.
 """
 
-from airflow_provider.operators._base.deferrable_write import DeferrableWrite
 from airflow_provider.operators._base.lineage import event_extra, lineage_of, outlet_of
 from airflow_provider.operators._base.long_running_job import LongRunningSparkJob
 from airflow_provider.operators._base.priority import priority_number, priority_of_run
@@ -19,9 +18,9 @@ from airflow_provider.operators._base.template_values import (
     one_of,
     seconds,
 )
+from airflow_provider.operators._base.turn import wait_for_turn
 
 __all__ = [
-    "DeferrableWrite",
     "LongRunningSparkJob",
     "SparkOperator",
     "TableOperator",
@@ -38,4 +37,5 @@ __all__ = [
     "priority_number",
     "priority_of_run",
     "seconds",
+    "wait_for_turn",
 ]
