@@ -29,6 +29,8 @@ from airflow_provider.metastore.database import (
     current_millis,
     insert_if_absent,
     notification_log,
+    txns,
+    write_notifications,
 )
 from airflow_provider.metastore.model import (
     MESSAGE_FORMAT,
@@ -223,6 +225,7 @@ def purge_batch(connection: Connection, ttl_seconds: float) -> Purged:
     removed = max(0, through - purged)
     if removed:
         connection.execute(delete(notification_log).where(notification_log.c.event_id <= through))
+        _purge_write_notifications(connection, through)
         advance(connection, Counter.PURGED_EVENT_ID, by=removed)
         purged = through
     by_name = select(consumers.c.name).order_by(consumers.c.name)
@@ -231,6 +234,15 @@ def purge_batch(connection: Connection, ttl_seconds: float) -> Purged:
     ).scalars()
     left_behind = connection.execute(by_name.where(consumers.c.event_id < purged)).scalars()
     return Purged(removed, purged + 1, tuple(held_back), tuple(left_behind))
+
+
+def _purge_write_notifications(connection: Connection, through: int) -> None:
+    """Remove the write notifications of transactions whose end the log reports no longer."""
+    still_needed = select(txns.c.id).where(
+        txns.c.id == write_notifications.c.txn_id,
+        txns.c.closing_event_id.is_(None) | (txns.c.closing_event_id > through),
+    )
+    connection.execute(delete(write_notifications).where(~still_needed.exists()))
 
 
 def _consumer(connection: Connection, name: str) -> LogConsumer | None:

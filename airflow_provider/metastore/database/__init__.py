@@ -35,6 +35,7 @@ from airflow_provider.metastore.database.schema import (
     txn_writes,
     txns,
     write_id_sequences,
+    write_notifications,
 )
 from airflow_provider.metastore.database.urls import database_exists, mask_url, parse_url
 
@@ -71,4 +72,5 @@ __all__ = [
     "txn_writes",
     "txns",
     "write_id_sequences",
+    "write_notifications",
 ]

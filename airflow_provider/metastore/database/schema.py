@@ -42,7 +42,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0010"
+SCHEMA_REVISION = "0011"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -287,6 +287,21 @@ notification_log = Table(  # NOTIFICATION_LOG
     Column("table_name", String(255)),
     Column("message", Text, nullable=False),
     Column("message_format", String(32), nullable=False),
+)
+
+write_notifications = Table(  # TXN_WRITE_NOTIFICATION_LOG
+    "metastore_write_notifications",
+    metadata,
+    Column("txn_id", BigInteger, primary_key=True, autoincrement=False),
+    # By name, and with the objects as they were: the table may be dropped before anybody asks.
+    Column("database_name", String(255), primary_key=True),
+    Column("table_name", String(255), primary_key=True),
+    # As in metastore_partitions; an empty list for the whole table.
+    Column("partition_values", Text, primary_key=True),
+    Column("write_id", BigInteger, nullable=False),
+    Column("table_object", Text, nullable=False),
+    Column("partition_object", Text),
+    Column("files", json_document, nullable=False),
 )
 
 consumers = Table(

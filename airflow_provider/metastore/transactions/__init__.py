@@ -11,6 +11,7 @@ from airflow_provider.metastore.transactions.table_write_ids import (
     open_table_write_ids,
     table_write_ids_of,
     txn_of_write_id,
+    write_id_of,
 )
 from airflow_provider.metastore.transactions.transaction_group import TRANSACTIONS, CommitTxn, OpenTxn
 from airflow_provider.metastore.transactions.transactions import (
@@ -18,8 +19,15 @@ from airflow_provider.metastore.transactions.transactions import (
     not_committed,
     open_txns,
     remove_empty_aborted,
+    seed_txn_id,
 )
 from airflow_provider.metastore.transactions.write_id_group import WRITE_IDS, AllocateWriteId
+from airflow_provider.metastore.transactions.write_notifications import (
+    WriteEventInfo,
+    WriteNotification,
+    add_write_notifications,
+    write_events_of,
+)
 
 __all__ = [
     "TRANSACTIONS",
@@ -28,6 +36,9 @@ __all__ = [
     "CommitTxn",
     "DdlTransaction",
     "OpenTxn",
+    "WriteEventInfo",
+    "WriteNotification",
+    "add_write_notifications",
     "last_txn_in_conflict",
     "last_write_id",
     "lock_open",
@@ -35,6 +46,9 @@ __all__ = [
     "open_table_write_ids",
     "open_txns",
     "remove_empty_aborted",
+    "seed_txn_id",
     "table_write_ids_of",
     "txn_of_write_id",
+    "write_events_of",
+    "write_id_of",
 ]

@@ -4,7 +4,8 @@ A transaction is open, committed or aborted. It has at most one write id on a ta
 sees a write id exactly when it sees the transaction. The rules, states and error texts are
 Hive's (its functions OpenTxns, CommitTxn, AbortTxn, AllocateTableWriteIds, GetValidWriteIds
 in ``metastore/txn/jdbc/functions``), with two differences. Transaction ids come from a
-locked counter and so have no gaps. The metastore records the Hudi instants of a transaction.
+locked counter and so have no gaps, but where :func:`seed_txn_id` makes one. The metastore
+records the Hudi instants of a transaction.
 """
 
 from __future__ import annotations
@@ -118,6 +119,24 @@ def open_txns(
         message = {"txnIds": txn_ids, "fromTxnId": txn_ids[0], "toTxnId": txn_ids[-1]}
         append_events(connection, [NewEvent(EventType.OPEN_TXN, message)])
     return txn_ids
+
+
+def seed_txn_id(connection: Connection, next_txn_id: int) -> None:
+    """Let the next transaction have a given id; as in Hive (TxnHandler.seedTxnId), ids never move back.
+
+    A metastore that takes over another one's tables goes on above the ids that these have seen.
+
+    :param next_txn_id: the id.
+    :raises InvalidInputError: when a transaction has this id or a higher one already.
+    """
+    highest = advance(connection, Counter.TXN_ID, by=0)
+    if next_txn_id <= highest:
+        raise InvalidInputError(
+            f"Invalid txnId seed {next_txn_id}, the highWaterMark is {highest}: give a higher one",
+            seed=next_txn_id,
+            high_watermark=highest,
+        )
+    advance(connection, Counter.TXN_ID, by=next_txn_id - 1 - highest)
 
 
 def open_event(txn_id: int | str) -> NewEvent:

@@ -227,6 +227,7 @@ service ThriftHiveMetastore extends FurtherMethods {
 
   void repl_tbl_writeid_state(1: ReplTblWriteIdStateRequest rqst)                     // not in 2.3
   void seed_write_id(1: SeedTableWriteIdsRequest rqst) throws (1: MetaException o1)   // not in 2.3
+  void seed_txn_id(1: SeedTxnIdRequest rqst) throws (1: MetaException o1)             // not in 2.3
 
   LockResponse lock(1: LockRequest rqst) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
   LockResponse check_lock(1: CheckLockRequest rqst)
@@ -241,6 +242,12 @@ service ThriftHiveMetastore extends FurtherMethods {
   NotificationEventsCountResponse get_notification_events_count(                      // not in 2.3
     1: NotificationEventsCountRequest rqst)
   FireEventResponse fire_listener_event(1: FireEventRequest rqst)
+  WriteNotificationLogResponse add_write_notification_log(                            // not in 2.3
+    1: WriteNotificationLogRequest rqst)
+  WriteNotificationLogBatchResponse add_write_notification_log_in_batch(              // not in 2.3
+    1: WriteNotificationLogBatchRequest rqst)
+  list<WriteEventInfo> get_all_write_event_info(1: GetAllWriteEventInfoRequest request)  // not in 2.3
+    throws (1: MetaException o1)
 
   // --- of this package, not Hive's
 

@@ -166,6 +166,10 @@ struct SeedTableWriteIdsRequest {                  // not in 2.3
   3: required i64 seedWriteId
 }
 
+struct SeedTxnIdRequest {                          // not in 2.3
+  1: required i64 seedTxnId
+}
+
 // --- locks
 
 enum LockLevel { DB = 1, TABLE = 2, PARTITION = 3 }
@@ -333,6 +337,34 @@ struct FireEventRequest {
 
 struct FireEventResponse {
   1: list<i64> eventIds                            // not in 2.3
+}
+
+struct WriteNotificationLogRequest {               // not in 2.3
+  1: required i64 txnId
+  2: required i64 writeId
+  3: required string db
+  4: required string table
+  5: required InsertEventRequestData fileInfo
+  6: optional list<string> partitionVals
+}
+
+struct WriteNotificationLogResponse {              // not in 2.3
+}
+
+struct WriteNotificationLogBatchRequest {          // not in 2.3
+  1: required string catalog
+  2: required string db
+  3: required string table
+  4: required list<WriteNotificationLogRequest> requestList
+}
+
+struct WriteNotificationLogBatchResponse {         // not in 2.3
+}
+
+struct GetAllWriteEventInfoRequest {               // not in 2.3
+  1: required i64 txnId
+  2: optional string dbName
+  3: optional string tableName
 }
 
 // --- of this package, not Hive's

@@ -36,8 +36,8 @@ from airflow_provider.metastore.thrift.server.limits import Limits
 from airflow_provider.metastore.thrift.server.processor import Grouped
 from airflow_provider.metastore.thrift.server.source_transactions import (
     allocate_source_write_ids,
-    bring_write_id_state,
     end_source_txn,
+    is_about_source,
     open_source_txns,
 )
 from airflow_provider.metastore.transactions import (
@@ -113,7 +113,7 @@ class TransactionHandler:
     def open_txns(self, request: Any) -> Any:
         if request.num_txns <= 0:
             raise InvalidInputError(f"Invalid input for number of txns: {request.num_txns}")
-        if request.replPolicy is not None:
+        if is_about_source(request):
             return open_source_txns(self._metastore, request)
         try:
             txn_type = TxnType(request.txn_type or 0)
@@ -122,6 +122,9 @@ class TransactionHandler:
                 f"transaction type {request.txn_type} is not supported; known are "
                 f"{[f'{one.value} ({one.name})' for one in TxnType]}"
             ) from None
+        if request.replPolicy is not None:
+            # The transaction of a REPL DUMP or REPL LOAD itself; in Hive, too, it leaves no events.
+            txn_type = TxnType.READ_ONLY
         one = OpenTxn(
             request.user,
             request.hostname,
@@ -149,7 +152,7 @@ class TransactionHandler:
         return hive.OpenTxnsResponse(txn_ids=opened)
 
     def abort_txn(self, request: Any) -> None:
-        if request.replPolicy is not None:
+        if is_about_source(request):
             end_source_txn(self._metastore, request, TxnState.ABORTED)
             return
         self._metastore.abort_txn(request.txnid)
@@ -167,7 +170,7 @@ class TransactionHandler:
                 f"transaction {request.txnid}: a commit with a key and value is not supported",
                 txn_id=request.txnid,
             )
-        if request.replPolicy is not None:
+        if is_about_source(request):
             return end_source_txn(self._metastore, request, TxnState.COMMITTED)
         return Grouped(self._metastore.engine, TRANSACTIONS, CommitTxn(request.txnid), _nothing)
 
@@ -249,13 +252,6 @@ class TransactionHandler:
 
     def get_latest_txnid_in_conflict(self, txn_id: int) -> int:
         return self._metastore.engine.read(lambda connection: last_txn_in_conflict(connection, txn_id))
-
-    def repl_tbl_writeid_state(self, request: Any) -> None:
-        bring_write_id_state(self._metastore, request, self._limits.write_ids)
-
-    def seed_write_id(self, request: Any) -> None:
-        # As in Hive, the next write id is the seed + 1.
-        self._metastore.seed_write_id(request.dbName, request.tableName, request.seedWriteId)
 
     def lock(self, request: Any) -> Any:
         components = [_component(one) for one in request.component]
