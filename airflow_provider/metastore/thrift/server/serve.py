@@ -33,7 +33,6 @@ from airflow_provider.metastore.thrift.server.handlers import (
     PartitionHandler,
     PartitionReadHandler,
     PrivilegeHandler,
-    ReplicationHandler,
     StatisticsHandler,
     TransactionHandler,
 )
@@ -232,7 +231,6 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         PartitionReadHandler(reads, structs),
         PartitionHandler(reads, structs, warehouse),
         TransactionHandler(metastore, options.txn_timeout, options.limits),
-        ReplicationHandler(metastore, options.limits),
         NotificationHandler(metastore, options.message_format),
         StatisticsHandler(metastore),
         PrivilegeHandler(),

@@ -1,4 +1,7 @@
-"""The methods about the notification log, and about its consumers, which Hive does not have."""
+"""The methods about the notification log, and about its consumers, which Hive does not have.
+
+Beside the log stand the files that clients tell of a transaction's writes.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,26 @@ from airflow_provider.metastore.model import (
     EventType,
     LogConsumer,
     NotificationEvent,
+    decode_table,
+    partition_values,
 )
-from airflow_provider.metastore.thrift.protocol import hive
+from airflow_provider.metastore.thrift.protocol import hive, partition_name
+from airflow_provider.metastore.transactions import (
+    WriteEventInfo,
+    WriteNotification,
+    add_write_notifications,
+    write_events_of,
+)
 
 _BATCH = 1_000
 # MessageBuilder.ALLOC_WRITE_ID_EVENT: the name of the type in Hive's log.
 _HIVES_TYPES: dict[str, str] = {EventType.ALLOC_WRITE_ID: hive.ALLOC_WRITE_ID_EVENT}
 _OUR_TYPES = {hives: ours for ours, hives in _HIVES_TYPES.items()}
 _OF_NO_CATALOG = frozenset({EventType.ALLOC_WRITE_ID})
+_ALL = "*"
+# Hive's ReplChangeManager writes a file as uri#checksum#cmroot#subdirectory, and "]" between two files.
+_NO_CHANGE_MANAGER = "###"
+_NEXT_FILE = "]"
 
 
 class NotificationHandler:
@@ -102,6 +117,39 @@ class NotificationHandler:
         ]
         return hive.FireEventResponse(eventIds=fired)
 
+    def add_write_notification_log(self, request: Any) -> Any:
+        self._metastore.engine.write(
+            lambda connection: add_write_notifications(
+                connection, request.db, request.table, [_written(request)]
+            )
+        )
+        return hive.WriteNotificationLogResponse()
+
+    def add_write_notification_log_in_batch(self, request: Any) -> Any:
+        told = request.requestList
+        for one in told:
+            if (one.db.lower(), one.table.lower()) != (request.db.lower(), request.table.lower()):
+                raise InvalidInputError(
+                    f"a batch about table {request.db}.{request.table} has a notification about "
+                    f"{one.db}.{one.table}; send one batch for each table",
+                    table=f"{one.db}.{one.table}",
+                )
+        if told:
+            # As in Hive, a batch leaves out partitions that do not exist, and a single notification does not.
+            self._metastore.engine.write(
+                lambda connection: add_write_notifications(
+                    connection, request.db, request.table, [*map(_written, told)], skip_missing=True
+                )
+            )
+        return hive.WriteNotificationLogBatchResponse()
+
+    def get_all_write_event_info(self, request: Any) -> list[Any]:
+        database, table = (None if one == _ALL else one for one in (request.dbName, request.tableName))
+        found = self._metastore.engine.read(
+            lambda connection: write_events_of(connection, request.txnId, database, table)
+        )
+        return [_event_info(one) for one in found]
+
     def get_log_consumers(self) -> list[Any]:
         return [_struct(one) for one in self._metastore.consumers()]
 
@@ -144,4 +192,39 @@ def _struct(consumer: LogConsumer) -> Any:
         expirySeconds=consumer.expiry_seconds,
         isLive=consumer.is_live,
         silentSeconds=consumer.silent_seconds,
+    )
+
+
+def _written(request: Any) -> WriteNotification:
+    files = request.fileInfo.filesAdded
+    folders = _for_each(request, files, "subDirectoryList")
+    _for_each(request, files, "filesAddedChecksum")  # a Hive without a change manager drops them, too
+    encoded = [f"{file}{_NO_CHANGE_MANAGER}{folder}" for file, folder in zip(files, folders, strict=True)]
+    values = partition_values(request.partitionVals or ())
+    return WriteNotification(request.txnId, request.writeId, values, encoded)
+
+
+def _for_each(request: Any, files: Sequence[str], field: str) -> Sequence[str]:
+    """A text for each file; empty texts when the client sent none."""
+    texts: Sequence[str] = getattr(request.fileInfo, field) or [""] * len(files)
+    if len(texts) != len(files):
+        raise InvalidInputError(
+            f"transaction {request.txnId}: a notification about {request.db}.{request.table} has "
+            f"{len(files)} files and {len(texts)} values of {field}; send one for each file, or none",
+            txn_id=request.txnId,
+        )
+    return texts
+
+
+def _event_info(event: WriteEventInfo) -> Any:
+    # As in Hive: of a table without partition keys, the partition is an empty text.
+    name = partition_name(decode_table(event.table_object), event.values) if event.values else ""
+    return hive.WriteEventInfo(
+        writeId=event.write_id,
+        database=event.database,
+        table=event.table,
+        files=_NEXT_FILE.join(event.files),
+        partition=name,
+        tableObj=event.table_object,
+        partitionObj=event.partition_object,
     )

@@ -36,6 +36,7 @@ from airflow_provider.metastore.thrift.server.limits import Limits
 from airflow_provider.metastore.thrift.server.processor import Grouped
 from airflow_provider.metastore.thrift.server.source_transactions import (
     allocate_source_write_ids,
+    bring_write_id_state,
     end_source_txn,
     is_about_source,
     open_source_txns,
@@ -51,6 +52,7 @@ from airflow_provider.metastore.transactions import (
     lock_open,
     not_committed,
     open_txns,
+    seed_txn_id,
     txn_of_write_id,
 )
 
@@ -252,6 +254,17 @@ class TransactionHandler:
 
     def get_latest_txnid_in_conflict(self, txn_id: int) -> int:
         return self._metastore.engine.read(lambda connection: last_txn_in_conflict(connection, txn_id))
+
+    def repl_tbl_writeid_state(self, request: Any) -> None:
+        bring_write_id_state(self._metastore, request, self._limits.write_ids)
+
+    def seed_write_id(self, request: Any) -> None:
+        # As in Hive, the next write id is the seed + 1.
+        self._metastore.seed_write_id(request.dbName, request.tableName, request.seedWriteId)
+
+    def seed_txn_id(self, request: Any) -> None:
+        # As in Hive, the next transaction id is the seed itself.
+        self._metastore.engine.write(lambda connection: seed_txn_id(connection, request.seedTxnId))
 
     def lock(self, request: Any) -> Any:
         components = [_component(one) for one in request.component]
