@@ -180,7 +180,7 @@ class WriteDescription:
             priority=entry.priority,
             state=State.COMPLETED,
             file_groups=entry.touched,
-            appended=entry.appended if isinstance(entry, Commit) else frozenset(),
+            appended=entry.appended if isinstance(entry, Commit | Revert) else frozenset(),
             rolls_back=entry.rolls_back if isinstance(entry, Rollback | Revert) else None,
             completion_time=entry.completion_time,
             owner=entry.owner,
@@ -297,7 +297,8 @@ def shared_by(committing: WriteDescription, other: WriteDescription) -> frozense
     """The file groups in which two writes meet.
 
     A compaction reads the log files of instants that had completed when it was planned. What completes later
-    belongs to the next file slice, so who appends log files is never in its way, nor it in theirs.
+    belongs to the next file slice, so who appends log files is never in its way, nor it in theirs. A revert
+    is in its way, because the compaction may have read what the revert takes away.
 
     A bucket has one file group: two writes that have it in different ones meet in it
     (``BucketIndexConcurrentFileWritesConflictResolutionStrategy``).
@@ -310,7 +311,7 @@ def shared_by(committing: WriteDescription, other: WriteDescription) -> frozense
         for bucket, groups in committing.buckets.items():
             if other.buckets.get(bucket, groups) != groups:
                 shared |= groups
-    if committing.operation == COMPACT:
+    if committing.operation == COMPACT and other.rolls_back is None:
         shared -= other.appended
     if other.operation == COMPACT:
         shared -= committing.appended

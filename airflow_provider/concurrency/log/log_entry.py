@@ -244,6 +244,7 @@ class Revert(LogEntry):
     :param reverts: sequence of the entry that had completed it.
     :param written: that entry's.
     :param replaced: that entry's.
+    :param appended: that entry's.
     :param inserted_in: partition paths in which records have come back.
     :param by_another: whether another Hudi writer has undone it, on the timeline: nothing is to be published.
     """
@@ -255,6 +256,7 @@ class Revert(LogEntry):
     reverts: int
     written: frozenset[FileGroupId] = _NOTHING
     replaced: frozenset[FileGroupId] = _NOTHING
+    appended: frozenset[FileGroupId] = _NOTHING
     inserted_in: frozenset[str] = _NOTHING
     by_another: bool = False
 

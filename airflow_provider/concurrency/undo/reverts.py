@@ -66,7 +66,7 @@ def _obstacle(
     for later in without_reverted(commit_log.after(entry.sequence)):
         # What is undone now was not compacted: no plan names what an open transaction holds.
         kept = entry.appended if later.operation == COMPACT else frozenset[FileGroupId]()
-        if in_any_order and isinstance(later, Commit):
+        if in_any_order and isinstance(later, Commit | Revert):
             kept |= entry.appended & later.appended
         if later.touched & entry.written - kept:
             return f"{later.operation} {later.instant} has written to its file groups since"

@@ -21,7 +21,7 @@ from airflow_provider.concurrency import (
     begin_write,
     rollback_dead_writers,
 )
-from airflow_provider.concurrency.log.log_entry import Restore, Revert
+from airflow_provider.concurrency.log.log_entry import Restore
 from airflow_provider.concurrency.transactions.transactions import undo_writes
 from airflow_provider.exceptions import (
     NoSuchInstantError,
@@ -240,7 +240,7 @@ def add_appender(
 ) -> None:
     """A writer of a non-blocking table: it appends its name to each key's history, which it does not read.
 
-    It loses against nobody but a restore, and the end of an aborted transaction.
+    It loses against nobody but a restore.
     """
     wanted = frozenset(keys)
 
@@ -261,7 +261,7 @@ def add_appender(
                     _appended(table, writer, name, wanted), txn_id=aborted_txn, write_id=aborted_txn
                 )
         except WriteConflictError:
-            if any(isinstance(entry, Restore | Revert) for entry in simulation.entries()[before:]):
+            if any(isinstance(entry, Restore) for entry in simulation.entries()[before:]):
                 return
             raise AssertionError(f"{name} has lost a conflict") from None
         if aborted_txn is None:

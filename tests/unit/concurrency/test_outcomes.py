@@ -235,6 +235,21 @@ def test_a_compaction_and_who_appends_log_files_are_in_nobodys_way(policy: str, 
     assert met.file_groups == {A, C}
 
 
+def test_a_revert_of_log_files_meets_a_compaction_and_no_writer_that_appends_in_any_order() -> None:
+    """The compaction may have read them."""
+    revert = replace(write("rollback", "20260101000005000", {A}, 400, "completed"), appended=frozenset({A}))
+    (met,) = conflicts_with(
+        write("compaction", "20260101000004000", {A}, 400, "inflight, alive"), [revert], ConflictPolicy()
+    )
+    assert (met.outcome, met.file_groups) == (Outcome.CONFLICT, {A})
+    appends = replace(
+        write("ingestion", "20260101000004000", {A}, 400, "inflight, alive"), appended=frozenset({A})
+    )
+    assert conflicts_with(replace(appends, merges_in_any_order=True), [revert], ConflictPolicy()) == []
+    (met,) = conflicts_with(appends, [revert], ConflictPolicy())
+    assert met.outcome is Outcome.CONFLICT
+
+
 BUCKET, SAME_BUCKET = (FileGroupId("p", f"00000007-{rest}-0") for rest in "ab")
 
 

@@ -254,6 +254,27 @@ def test_a_transaction_that_goes_on_is_in_no_appending_writers_way_and_leaves_wi
     table.check_readers(None, table.rows())
 
 
+@pytest.mark.parametrize("order", [(7, 8), (8, 7)])
+def test_two_transactions_of_one_bucket_are_aborted_in_any_order(
+    table: LakeTable, order: tuple[int, int]
+) -> None:
+    table.ingest("insert", [row("a", "old")])
+    for txn_id in (7, 8):
+        table.ingest(
+            "upsert", [row("a", f"txn {txn_id}", txn_id)], txn_id=txn_id, write_id=1, txn_goes_on=True
+        )
+    for txn_id in order:
+        undo_writes(table.table, txn_id)
+    table.check_now([row("a", "old")])
+
+
+def test_an_abort_is_in_no_appending_writers_way(table: LakeTable) -> None:
+    table.ingest("insert", [row("a", "old")])
+    table.ingest("upsert", [row("a", "txn", 9)], txn_id=7, write_id=1, txn_goes_on=True)
+    beside(table, "upsert", [row("b", "beside", 2)], lambda: undo_writes(table.table, 7))
+    table.check_now([row("a", "old"), row("b", "beside", 2)])
+
+
 def test_a_killed_first_write_leaves_nothing_behind(table: LakeTable) -> None:
     class Gone(BaseException):
         pass
