@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(no_args_is_help=True, help="Replications into a metastore.")
 
-Source = Annotated[str, typer.Option(help="SQLAlchemy URL of the source's metastore.", show_default=False)]
+Source = Annotated[
+    str,
+    typer.Option(
+        help="SQLAlchemy URL of the source's metastore; for replicate also thrift:// of a server of it.",
+        show_default=False,
+    ),
+]
 Target = Annotated[str, typer.Option(help="SQLAlchemy URL of the target's metastore.", show_default=False)]
 Name = Annotated[str, typer.Option(help="Name of the replication.", show_default=False)]
 Databases = Annotated[

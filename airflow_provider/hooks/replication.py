@@ -21,7 +21,7 @@ from airflow_provider.replication import (
 class ReplicationHook(BaseHook):
     """A replication between two metastores, by two connections of type ``table_metastore``.
 
-    Both connections name databases, because a replication does not work through a server.
+    The connections name databases. For replication and lag, the source's may name a server.
 
     :param source_metastore_conn_id: connection of the source's metastore.
     :param target_metastore_conn_id: connection of the target's metastore.

@@ -42,8 +42,9 @@ from airflow_provider.metastore.replication import (
 )
 from airflow_provider.replication.hudi_tables import is_hudi_table
 from airflow_provider.replication.policy import ReplicationPolicy
-from airflow_provider.replication.replicator import CONSUMER, Replicator, embedded
+from airflow_provider.replication.replicator import Replicator
 from airflow_provider.replication.settings import ReplicationSettings
+from airflow_provider.replication.sides import consumer_of, embedded
 from airflow_provider.table.file_groups import effect_of
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage, move_folder
@@ -118,8 +119,9 @@ def failover(
     :raises NoSuchObjectError: when the replication has never begun.
     :raises ReplicationError: see :meth:`Replicator.run`.
     """
-    replicator = Replicator(policy, source, target, settings=settings)
-    one, other = replicator.source, replicator.target
+    one = embedded(source, "source")
+    replicator = Replicator(policy, one, target, settings=settings)
+    other = replicator.target
     known = replicator.status()
     aborted: tuple[int, ...] = ()
     if known.phase is not Phase.FAILED_OVER:
@@ -346,7 +348,7 @@ def _settle(policy: ReplicationPolicy, target: Metastore, table: TableInfo) -> N
                     instant=commit.requested_time,
                 )
     TargetState.forget(storage)
-    forget_consumer(hudi, CONSUMER.format(policy=policy.name))
+    forget_consumer(hudi, consumer_of(policy.name))
 
 
 def _follow_back(policy: ReplicationPolicy, old_source: Metastore, new_source: Metastore) -> None:
@@ -364,7 +366,7 @@ def _follow_back(policy: ReplicationPolicy, old_source: Metastore, new_source: M
     with as_replicator():
         old_source.engine.write(begin)
     with suppress(NoSuchObjectError):
-        old_source.unregister_consumer(CONSUMER.format(policy=policy.name))
+        old_source.unregister_consumer(consumer_of(policy.name))
     for database in policy.scope.databases:
         with suppress(NoSuchObjectError):
             for name in old_source.list_tables(database):
@@ -374,7 +376,7 @@ def _follow_back(policy: ReplicationPolicy, old_source: Metastore, new_source: M
                     # Without this the replicator would take the table for another one.
                     there = Storage(policy.scope.location(location), policy.target_options)
                     TargetState(there.root).write(storage)
-                    forget_consumer(HudiTable.at(storage), CONSUMER.format(policy=policy.name))
+                    forget_consumer(HudiTable.at(storage), consumer_of(policy.name))
 
 
 def _keep_aside(policy: ReplicationPolicy, table: TableInfo, event_id: int) -> Divergence | None:

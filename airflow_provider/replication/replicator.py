@@ -43,7 +43,6 @@ from airflow_provider.metastore.replication import (
     mapped_txns,
     move_position,
     note_error,
-    read_source,
     release_lease,
     set_phase,
     txn_event,
@@ -53,15 +52,19 @@ from airflow_provider.replication.copying import Copier
 from airflow_provider.replication.hudi_tables import is_hudi_table
 from airflow_provider.replication.policy import ReplicationPolicy
 from airflow_provider.replication.settings import ReplicationSettings
+from airflow_provider.replication.sides import (
+    consumer_of,
+    embedded,
+    is_its_own_source,
+    is_under_another_url,
+    register_consumer,
+)
 from airflow_provider.replication.table_data import TableData
 from airflow_provider.table.storage import Storage
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-CONSUMER = "replication-{policy}"
-"""The name of a replication as a consumer of the source's notification log."""
 
 _TXN_EVENTS = frozenset(
     {EventType.OPEN_TXN, EventType.ALLOC_WRITE_ID, EventType.COMMIT_TXN, EventType.ABORT_TXN}
@@ -121,11 +124,11 @@ class Replicator:
     finds the steps that it has done.
 
     :param policy: the databases to replicate, and their places at the target.
-    :param source: the source's metastore, by its database.
+    :param source: the source's metastore, by its database or by a server of ours.
     :param target: the target's metastore, by its database.
     :param settings: the settings of the replicator.
     :param step: called with a name before each step; raises to stop there. For tests.
-    :raises InvalidInputError: when a metastore is given by a server.
+    :raises InvalidInputError: when the target is given by a server, or is the source.
     """
 
     def __init__(
@@ -138,10 +141,10 @@ class Replicator:
         step: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.policy = policy
-        self.source = embedded(source, "source")
+        self.source = source
         self.target = embedded(target, "target")
-        if self.source.url == self.target.url and self.source.engine is self.target.engine:
-            raise InvalidInputError(f"replication {policy.name!r}: source and target are one metastore")
+        if isinstance(source, Metastore) and source.engine is self.target.engine:
+            raise is_its_own_source(policy.name)
         self.settings = settings or ReplicationSettings()
         self.step = step
         self.scope = policy.scope
@@ -185,9 +188,9 @@ class Replicator:
         :raises InvalidInputError: when the policy differs from the one that has begun, or has failed over.
         """
         name = self.policy.name
-        self._write(
-            lambda connection: begin_policy(connection, name, self.source.url, dict(self.scope.databases))
-        )
+        url, databases = self.source.url, dict(self.scope.databases)
+        is_moved = is_under_another_url(name, self.source, self.target)
+        self._write(lambda connection: begin_policy(connection, name, url, databases, is_moved=is_moved))
         with self._lease():
             try:
                 done = self._pass(upto, bootstrap, is_stopped)
@@ -396,9 +399,7 @@ class Replicator:
         # This comes first, so that the log keeps the events after the state that is read next.
         self._register_consumer()
         self.step("read the source")
-        state = self.source.engine.read(
-            lambda connection: read_source(connection, {*self.scope.databases}, {*mapped})
-        )
+        state = self.source.replication_state({*self.scope.databases}, {*mapped})
         log.info("replication %s: bootstrap at event %d of %s", name, state.event_id, self.source.url)
         for each in state.tables:
             self.step(f"bootstrap {each.table.full_name}")
@@ -425,15 +426,13 @@ class Replicator:
         return (self.status().event_id or 0) >= event.event_id
 
     def _register_consumer(self) -> None:
-        name, expiry = CONSUMER.format(policy=self.policy.name), self.settings.patience_seconds
-        self.source.register_consumer(name, expiry_seconds=expiry, if_not_exists=True)
-        self.source.restart_consumer(name)
+        register_consumer(self.policy.name, self.source, self.target, self.settings.patience_seconds)
 
     def _report(self, event_id: int) -> None:
         """Tell the source's log that it may remove the events up to this one."""
         with suppress(EventsExpiredError):  # the next look at the log raises it
             try:
-                self.source.advance_consumer(CONSUMER.format(policy=self.policy.name), event_id)
+                self.source.advance_consumer(consumer_of(self.policy.name), event_id)
             except NoSuchObjectError:
                 self._register_consumer()
 
@@ -462,17 +461,3 @@ class Replicator:
             thread.join()
             with suppress(TableServiceError):
                 self._write(lambda connection: release_lease(connection, name, self.owner))
-
-
-def embedded(metastore: AnyMetastore, side: str) -> Metastore:
-    """The metastore as one that is given by its database.
-
-    :param side: the side of the replication, for the error's text.
-    :raises InvalidInputError: when the metastore is given by a server.
-    """
-    if not isinstance(metastore, Metastore):
-        raise InvalidInputError(
-            f"the {side} of a replication is given by a server, {metastore.url}; give the URL of its "
-            "database, because Hive's protocol has no snapshot of a whole catalog"
-        )
-    return metastore

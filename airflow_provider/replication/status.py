@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider.exceptions import EventsExpiredError
 from airflow_provider.metastore import AnyMetastore, EventType
 from airflow_provider.metastore.replication import Phase, Replication, find_policy, policies
-from airflow_provider.replication.replicator import embedded
+from airflow_provider.replication.sides import embedded
 
 _MOST_COUNTED = 100_000
 
@@ -60,7 +60,7 @@ def replication_lag(policy: str, source: AnyMetastore, target: AnyMetastore) -> 
     """The present lag of a target behind its source.
 
     :param policy: the replication.
-    :param source: the source's metastore, by its database.
+    :param source: the source's metastore, by its database or by a server.
     :param target: the target's metastore, by its database.
     :raises NoSuchObjectError: when there is no such replication.
     """

@@ -7,9 +7,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from airflow_provider.exceptions import NoSuchObjectError, ReplicationError
-from airflow_provider.metastore import Metastore, NotificationEvent, TableInfo, ValidWriteIdList
-from airflow_provider.metastore.model import NO_WRITE_ID, decode_partition, decode_table, decode_write_id
-from airflow_provider.metastore.replication import TableState
+from airflow_provider.metastore import (
+    AnyMetastore,
+    Metastore,
+    NotificationEvent,
+    TableInfo,
+    ValidWriteIdList,
+)
+from airflow_provider.metastore.model import (
+    NO_WRITE_ID,
+    TableState,
+    decode_partition,
+    decode_table,
+    decode_write_id,
+)
 from airflow_provider.replication.copying import Copier
 from airflow_provider.replication.hudi_tables import TableReplication, is_hudi_table
 from airflow_provider.replication.plain_tables import bring_files
@@ -31,7 +42,7 @@ class TableData:
     """
 
     policy: ReplicationPolicy
-    source: Metastore
+    source: AnyMetastore
     target: Metastore
     copier: Copier
     count: Callable[[int], None]

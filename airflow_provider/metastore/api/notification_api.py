@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from airflow_provider.metastore import notifications
 from airflow_provider.metastore.database import MetastoreEngine
-from airflow_provider.metastore.model import LogConsumer, NotificationEvent, Purged
+from airflow_provider.metastore.model import LogConsumer, NotificationEvent, Purged, SourceState
+from airflow_provider.metastore.replication import read_source
 
 _ALL_EVENTS = 1_000
 
@@ -75,6 +76,10 @@ class NotificationApi:
     def unregister_consumer(self, name: str) -> None:
         """See :meth:`AnyMetastore.unregister_consumer`."""
         self._engine.write(lambda connection: notifications.unregister_consumer(connection, name))
+
+    def replication_state(self, databases: Collection[str], txn_ids: Collection[int] = ()) -> SourceState:
+        """See :meth:`AnyMetastore.replication_state`."""
+        return self._engine.read(lambda connection: read_source(connection, databases, txn_ids))
 
     def purge_events(self, ttl_seconds: float) -> Purged:
         """Remove events that are older than the time to live and that every live consumer has read.

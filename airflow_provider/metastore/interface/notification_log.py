@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from airflow_provider.metastore.model import LogConsumer, NotificationEvent
+from airflow_provider.metastore.model import LogConsumer, NotificationEvent, SourceState
 
 _ALL_EVENTS = 1_000
 
@@ -84,4 +84,14 @@ class NotificationLog(Protocol):
         """Forget a consumer; retention no longer waits for it.
 
         :raises NoSuchObjectError: when it is not registered.
+        """
+
+    def replication_state(self, databases: Collection[str], txn_ids: Collection[int] = ()) -> SourceState:
+        """The state of whole databases right after one event, from which a replication follows the log.
+
+        It is of one moment, and never from a cache. A server sends it in one answer.
+
+        :param databases: the names of the databases; those that do not exist are left out.
+        :param txn_ids: transactions whose states the answer has, if they exist.
+        :raises UnsupportedByServerError: when the server is a Hive, which has no such request.
         """

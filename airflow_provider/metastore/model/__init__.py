@@ -67,6 +67,7 @@ from airflow_provider.metastore.model.partition_choice import (
     plain_text,
 )
 from airflow_provider.metastore.model.reader import NOW, Reader, ReaderSession
+from airflow_provider.metastore.model.source_state import SourceState, TableState, decode_state, encode_state
 from airflow_provider.metastore.model.table_name import check_table_given, is_location, split_table_name
 from airflow_provider.metastore.model.transaction_objects import TableWriteInfo, TxnInfo, TxnState, TxnType
 from airflow_provider.metastore.model.users import system_user
@@ -117,8 +118,10 @@ __all__ = [
     "ReadSnapshot",
     "Reader",
     "ReaderSession",
+    "SourceState",
     "TableInfo",
     "TableSnapshot",
+    "TableState",
     "TableWriteInfo",
     "TxnInfo",
     "TxnState",
@@ -130,11 +133,13 @@ __all__ = [
     "decode_database",
     "decode_function",
     "decode_partition",
+    "decode_state",
     "decode_table",
     "decode_write_id",
     "encode_database",
     "encode_function",
     "encode_partition",
+    "encode_state",
     "encode_table",
     "is_location",
     "is_plain",

@@ -23,7 +23,7 @@ from airflow_provider.metastore.replication.policies import (
     set_parameters,
     set_phase,
 )
-from airflow_provider.metastore.replication.state import SourceState, TableState, bring_over, read_source
+from airflow_provider.metastore.replication.state import bring_over, read_source
 from airflow_provider.metastore.replication.transactions import (
     bring_write_ids,
     end_txn,
@@ -39,8 +39,6 @@ __all__ = [
     "Phase",
     "Replication",
     "Scope",
-    "SourceState",
-    "TableState",
     "add_bytes",
     "apply_catalog_event",
     "begin_policy",

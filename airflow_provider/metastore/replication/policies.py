@@ -55,10 +55,17 @@ class Replication:
 
 
 def begin_policy(
-    connection: Connection, policy: str, source: str, databases: Mapping[str, str]
+    connection: Connection,
+    policy: str,
+    source: str,
+    databases: Mapping[str, str],
+    *,
+    is_moved: bool = False,
 ) -> Replication:
     """Create a replication, or look it up and add the databases that are new.
 
+    :param source: the source's URL.
+    :param is_moved: whether the replication's source has this URL now.
     :raises InvalidInputError: when the replication has another source, or would lose a database, or when two
         replications would have the same target.
     """
@@ -80,7 +87,9 @@ def begin_policy(
             )
     insert_if_absent(connection, replications, values)
     known = find_policy(connection, policy, lock=True)
-    if known.source != source:
+    if known.source != source and is_moved:
+        connection.execute(update(replications).where(_is(policy)).values(source=source))
+    elif known.source != source:
         raise InvalidInputError(
             f"replication {policy!r} follows {known.source}, not {source}; give the new one another name",
             policy=policy,
@@ -199,11 +208,11 @@ def move_position(connection: Connection, policy: str, event_id: int, event_time
 def set_phase(connection: Connection, policy: str, phase: Phase, *, event_id: int | None = None) -> None:
     """Put a replication into another phase.
 
-    :param event_id: the new position; None to keep the present one.
+    :param event_id: the new position, whose event's time is not known; None to keep the present one.
     """
     values: dict[str, Any] = {"phase": phase, "updated_at": current_millis()}
     if event_id is not None:
-        values["event_id"] = event_id
+        values |= {"event_id": event_id, "event_time": None}
     connection.execute(update(replications).where(_is(policy)).values(**values))
 
 

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import NoSuchTransactionError
 from airflow_provider.metastore.catalog import catalog, functions, partitions
-from airflow_provider.metastore.model import (
-    DatabaseInfo,
-    FunctionInfo,
-    PartitionInfo,
-    TableInfo,
-    TxnState,
-    ValidTxnList,
-    ValidWriteIdList,
-)
+from airflow_provider.metastore.model import SourceState, TableState, TxnState
 from airflow_provider.metastore.notifications import current_event_id
 from airflow_provider.metastore.replication.events import (
     Scope,
@@ -36,50 +27,6 @@ from airflow_provider.metastore.replication.transactions import (
     mapped_txns,
 )
 from airflow_provider.metastore.transactions import table_write_ids, transactions
-
-
-@dataclass(frozen=True)
-class TableState:
-    """A table of the source.
-
-    :param table: the table.
-    :param partitions: the table's partitions.
-    :param write_ids: the write ids that a reader sees.
-    :param last_write_id: the highest allocated write id.
-    :param aborted: the write ids of aborted transactions.
-    :param committed: the highest write id of a committed transaction; 0 when there is none.
-    """
-
-    table: TableInfo
-    partitions: tuple[PartitionInfo, ...]
-    write_ids: ValidWriteIdList
-    last_write_id: int
-    aborted: frozenset[int]
-    committed: int
-
-
-@dataclass(frozen=True)
-class SourceState:
-    """The state of the source right after one event.
-
-    :param event_id: the last event of the source's log.
-    :param event_time: the time of that event; 0 for an empty log.
-    :param valid_txns: the transactions that a reader sees.
-    :param databases: the replicated databases that exist.
-    :param tables: the tables of these databases.
-    :param functions: the functions of these databases.
-    :param open_txns: the open transactions, each with its write ids by (database, table).
-    :param ended: the states of the ended transactions among those that the target asks for.
-    """
-
-    event_id: int
-    event_time: int
-    valid_txns: ValidTxnList
-    databases: tuple[DatabaseInfo, ...]
-    tables: tuple[TableState, ...]
-    functions: tuple[FunctionInfo, ...]
-    open_txns: Mapping[int, Mapping[tuple[str, str], int]]
-    ended: Mapping[int, TxnState]
 
 
 def read_source(connection: Connection, databases: Collection[str], asked: Collection[int]) -> SourceState:

@@ -10,7 +10,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider.exceptions import EventsExpiredError, InvalidInputError
-from airflow_provider.metastore.model import EventType, LogConsumer, NotificationEvent
+from airflow_provider.metastore.model import (
+    EventType,
+    LogConsumer,
+    NotificationEvent,
+    SourceState,
+    decode_state,
+)
 from airflow_provider.metastore.thrift.client.connections import ThriftConnections
 from airflow_provider.metastore.thrift.client.thrift_client import ThriftClient
 from airflow_provider.metastore.thrift.protocol import hive
@@ -109,6 +115,11 @@ class NotificationClient(ThriftClient):
     def unregister_consumer(self, name: str) -> None:
         """See :meth:`AnyMetastore.unregister_consumer`."""
         self._server.write("unregister_log_consumer", name)
+
+    def replication_state(self, databases: Collection[str], txn_ids: Collection[int] = ()) -> SourceState:
+        """See :meth:`AnyMetastore.replication_state`."""
+        request = hive.ReplicationStateRequest(dbNames=sorted(databases), txnIds=sorted(txn_ids))
+        return decode_state(gzip.decompress(self._server.read("get_replication_state", request)).decode())
 
     @contextmanager
     def _expired_after(self, after: int | None) -> Iterator[None]:

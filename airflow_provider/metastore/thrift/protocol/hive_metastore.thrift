@@ -275,6 +275,8 @@ service ThriftHiveMetastore extends FurtherMethods {
   LogConsumer restart_log_consumer(1: MoveLogConsumerRequest rqst)
     throws (1: NoSuchObjectException o1, 2: MetaException o2)
   void unregister_log_consumer(1: string name) throws (1: NoSuchObjectException o1)
+  // The state of databases right after one event, as zipped JSON.
+  binary get_replication_state(1: ReplicationStateRequest rqst)
   // The last event that retention removed.
   i64 get_purged_event_id()
 }

@@ -464,6 +464,11 @@ struct RegisterLogConsumerRequest {
   4: optional bool ifNotExists = false
 }
 
+struct ReplicationStateRequest {
+  1: required list<string> dbNames
+  2: required list<i64> txnIds
+}
+
 struct MoveLogConsumerRequest {
   1: required string name
   2: optional i64 eventId                          // none: the log's end

@@ -1,0 +1,68 @@
+"""The two metastores of a replication: how each is given, and whether the source is the right one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from airflow_provider.exceptions import EventsExpiredError, InvalidInputError, NoSuchObjectError
+from airflow_provider.metastore import AnyMetastore, Metastore
+from airflow_provider.metastore.replication import find_policy
+
+
+def consumer_of(policy: str) -> str:
+    """The name of a replication as a consumer of the source's notification log."""
+    return f"replication-{policy}"
+
+
+def embedded(metastore: AnyMetastore, side: str) -> Metastore:
+    """The metastore as one that is given by its database.
+
+    :param side: the side of the replication, for the error's text.
+    :raises InvalidInputError: when the metastore is given by a server.
+    """
+    if not isinstance(metastore, Metastore):
+        raise InvalidInputError(
+            f"the {side} is given by a server, {metastore.url}; give the URL of its database: only the "
+            "source of a replication, while it is followed, can be given by a server"
+        )
+    return metastore
+
+
+def register_consumer(policy: str, source: AnyMetastore, target: Metastore, patience_seconds: float) -> None:
+    """Make the replication a consumer of the source's log, from the log's end on.
+
+    :param patience_seconds: seconds of silence after which the log waits for the replication no longer.
+    :raises InvalidInputError: when both sides are one metastore, which the URL of a server does not tell.
+    """
+    name = consumer_of(policy)
+    source.register_consumer(name, expiry_seconds=patience_seconds, if_not_exists=True)
+    if source.restart_consumer(name) in target.consumers():
+        target.unregister_consumer(name)
+        raise is_its_own_source(policy)
+
+
+def is_its_own_source(policy: str) -> InvalidInputError:
+    """The error for a replication whose target is its source."""
+    return InvalidInputError(f"replication {policy!r}: source and target are one metastore", policy=policy)
+
+
+def is_under_another_url(policy: str, source: AnyMetastore, target: Metastore) -> bool:
+    """Whether the source is the one that the replication follows, given by another URL than before.
+
+    A source may be given by its database and by a server of it. It is the same when its log has the
+    replication as a consumer at the target's position, and has an event of the same time there, if retention
+    has left the event.
+    """
+    try:
+        known = target.engine.read(lambda connection: find_policy(connection, policy))
+    except NoSuchObjectError:
+        return False
+    if known.source == source.url or not known.event_id:
+        return False
+    positions = {one.name: one.event_id for one in source.consumers()}
+    if positions.get(consumer_of(policy)) != known.event_id:
+        return False
+    with suppress(EventsExpiredError):
+        [event] = source.next_events(known.event_id - 1, 1)
+        return known.event_time in (None, event.event_time)
+    return True
