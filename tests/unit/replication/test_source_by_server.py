@@ -90,7 +90,7 @@ def test_the_state_by_a_server_is_the_state_by_the_database(pair: PairByServer) 
     # Hive's struct of a database has no id.
     assert vars(there) == vars(here) | {"databases": (type(database)(**(vars(database) | {"id": -1})),)}
     assert there.ended == {opened: TxnState.OPEN, aborted: TxnState.ABORTED, ended: TxnState.COMMITTED}
-    assert there.open_txns == {opened: {("lake", "trips"): 3}}
+    assert there.open_txns == {opened: {("lake", "trips"): 4}}  # the change of partitions took 3
 
 
 def test_a_source_may_be_given_by_its_server_and_then_by_its_database(
