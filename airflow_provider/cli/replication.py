@@ -149,7 +149,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """How far replications into a metastore are: lag in events, transactions and seconds, last error."""
-    from airflow_provider.replication import replication_lag, replications
+    from airflow_provider.replication import is_source_of, replication_lag, replications
 
     with ExitStack() as opened:
         other = _open(target, opened)
@@ -158,7 +158,8 @@ def status(
             show([asdict(each) for each in found], as_json)
             return
         one = _open(source, opened)
-        told = [replication_lag(each.policy, one, other) for each in found if each.source == one.url]
+        followed = [each.policy for each in found if is_source_of(each.policy, one, other)]
+        told = [replication_lag(policy, one, other) for policy in followed]
     show([each.to_dict() for each in told], as_json)
 
 

@@ -4,7 +4,8 @@
 one by one, without knowing where transactions begin and end. ``policy`` names the databases and locations.
 ``table_data`` chooses how a table's data is copied: ``hudi_tables`` copies the commits of a Hudi table, at
 COMMIT_TXN only, through the commit protocol of the target's table; ``plain_tables`` copies the files of any
-other table. ``copying`` copies files for both. ``failovers`` changes the sides.
+other table. ``copying`` copies files for both. ``sides`` tells whether a metastore is the source;
+``failovers`` changes the sides.
 :mod:`airflow_provider.metastore.replication` keeps the position, and applies events to the target's catalog.
 
 Begin with ``replicator``. A change may add an event's effect, or another way to copy files. Every step may be
@@ -26,6 +27,7 @@ from airflow_provider.replication.failovers import (
 from airflow_provider.replication.policy import ReplicationPolicy
 from airflow_provider.replication.replicator import Pass, Replicator
 from airflow_provider.replication.settings import ReplicationSettings
+from airflow_provider.replication.sides import is_source_of
 from airflow_provider.replication.status import ReplicationLag, replication_lag, replications
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "back_name",
     "failover",
     "follow_after_promotion",
+    "is_source_of",
     "lacking_transactions",
     "promote",
     "replication_lag",

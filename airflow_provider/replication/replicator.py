@@ -56,7 +56,7 @@ from airflow_provider.replication.sides import (
     consumer_of,
     embedded,
     is_its_own_source,
-    is_under_another_url,
+    is_source_of,
     register_consumer,
 )
 from airflow_provider.replication.table_data import TableData
@@ -189,8 +189,8 @@ class Replicator:
         """
         name = self.policy.name
         url, databases = self.source.url, dict(self.scope.databases)
-        is_moved = is_under_another_url(name, self.source, self.target)
-        self._write(lambda connection: begin_policy(connection, name, url, databases, is_moved=is_moved))
+        is_same = is_source_of(name, self.source, self.target)
+        self._write(lambda connection: begin_policy(connection, name, url, databases, is_same=is_same))
         with self._lease():
             try:
                 done = self._pass(upto, bootstrap, is_stopped)

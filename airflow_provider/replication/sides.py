@@ -46,21 +46,23 @@ def is_its_own_source(policy: str) -> InvalidInputError:
     return InvalidInputError(f"replication {policy!r}: source and target are one metastore", policy=policy)
 
 
-def is_under_another_url(policy: str, source: AnyMetastore, target: Metastore) -> bool:
-    """Whether the source is the one that the replication follows, given by another URL than before.
+def is_source_of(policy: str, source: AnyMetastore, target: AnyMetastore) -> bool:
+    """Whether a replication follows a metastore, by this URL or by another one.
 
-    A source may be given by its database and by a server of it. It is the same when its log has the
-    replication as a consumer at the target's position, and has an event of the same time there, if retention
-    has left the event.
+    A source may be given by its database and by a server of it. By another URL than before it is the same
+    when its log has the replication as a consumer at the target's position, and has an event of the same time
+    there, if retention has left the event.
+
+    :param target: the target's metastore, by its database.
     """
     try:
-        known = target.engine.read(lambda connection: find_policy(connection, policy))
+        known = embedded(target, "target").engine.read(lambda connection: find_policy(connection, policy))
     except NoSuchObjectError:
         return False
-    if known.source == source.url or not known.event_id:
-        return False
+    if known.source == source.url:
+        return True
     positions = {one.name: one.event_id for one in source.consumers()}
-    if positions.get(consumer_of(policy)) != known.event_id:
+    if not known.event_id or positions.get(consumer_of(policy)) != known.event_id:
         return False
     with suppress(EventsExpiredError):
         [event] = source.next_events(known.event_id - 1, 1)

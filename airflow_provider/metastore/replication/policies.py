@@ -60,12 +60,12 @@ def begin_policy(
     source: str,
     databases: Mapping[str, str],
     *,
-    is_moved: bool = False,
+    is_same: bool = False,
 ) -> Replication:
     """Create a replication, or look it up and add the databases that are new.
 
     :param source: the source's URL.
-    :param is_moved: whether the replication's source has this URL now.
+    :param is_same: whether this is the replication's source, if its URL is another one than before.
     :raises InvalidInputError: when the replication has another source, or would lose a database, or when two
         replications would have the same target.
     """
@@ -87,7 +87,7 @@ def begin_policy(
             )
     insert_if_absent(connection, replications, values)
     known = find_policy(connection, policy, lock=True)
-    if known.source != source and is_moved:
+    if known.source != source and is_same:
         connection.execute(update(replications).where(_is(policy)).values(source=source))
     elif known.source != source:
         raise InvalidInputError(

@@ -26,6 +26,7 @@ from tests.unit.replication.test_bootstrap import (
     test_aborted_write_ids_stay_aborted,
     test_open_transactions_are_carried_over,
 )
+from tests.unit.replication.test_cli import run
 from tests.unit.replication.test_events import test_changes_of_the_catalog_arrive
 
 __all__ = [
@@ -110,6 +111,20 @@ def test_a_source_may_be_given_by_its_server_and_then_by_its_database(
     pair.lake.write("trips", {2: 21})
     assert failover(pair.policy, pair.source, pair.target).lacking == ()
     pair.check_equal()
+
+
+def test_by_the_command_line(pair: PairByServer, tmp_path: Path) -> None:
+    pair.lake.write("riders", {7: 70})
+    target = f"--target=sqlite:///{tmp_path}/target/metastore.db"
+    where = [f"--location={tmp_path}/source={tmp_path}/target", "--database=lake=lake_copy", "--policy=dr"]
+    server, database = (
+        f"--source={url}" for url in (pair.server.url, f"sqlite:///{tmp_path}/source/metastore.db")
+    )
+    assert [lag["transactions"] for lag in run("replication", "status", target, server)] == [1]
+    assert run("replicate", server, target, *where)["transactions"] == 1
+    pair.check_equal()
+    for source in (server, database):
+        assert [lag["events"] for lag in run("replication", "status", target, source)] == [0]
 
 
 def test_another_metastore_is_not_taken_for_the_source(
