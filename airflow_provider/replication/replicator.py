@@ -186,6 +186,7 @@ class Replicator:
         :raises ReplicationLeaseError: when another replicator has the lease.
         :raises ReplicationError: when a file or a table of the source cannot be copied; names it.
         :raises InvalidInputError: when the policy differs from the one that has begun, or has failed over.
+        :raises UnsupportedByServerError: when the source is a Hive, which cannot be followed.
         """
         name = self.policy.name
         url, databases = self.source.url, dict(self.scope.databases)

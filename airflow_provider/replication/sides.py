@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from airflow_provider.exceptions import EventsExpiredError, InvalidInputError, NoSuchObjectError
+from airflow_provider.exceptions import (
+    EventsExpiredError,
+    InvalidInputError,
+    NoSuchObjectError,
+    UnsupportedByServerError,
+)
 from airflow_provider.metastore import AnyMetastore, Metastore
 from airflow_provider.metastore.replication import find_policy
 
@@ -33,9 +38,19 @@ def register_consumer(policy: str, source: AnyMetastore, target: Metastore, pati
 
     :param patience_seconds: seconds of silence after which the log waits for the replication no longer.
     :raises InvalidInputError: when both sides are one metastore, which the URL of a server does not tell.
+    :raises UnsupportedByServerError: when the source is a Hive.
     """
     name = consumer_of(policy)
-    source.register_consumer(name, expiry_seconds=patience_seconds, if_not_exists=True)
+    try:
+        source.register_consumer(name, expiry_seconds=patience_seconds, if_not_exists=True)
+    except UnsupportedByServerError as error:
+        raise UnsupportedByServerError(
+            f"replication {policy!r} cannot follow {source.url}: a Hive has no consumers, for which its log "
+            "would keep events, and no request for the state of whole databases; give a server of this "
+            "package, or the URL of its database",
+            policy=policy,
+            method=error.details.get("method"),
+        ) from error
     if source.restart_consumer(name) in target.consumers():
         target.unregister_consumer(name)
         raise is_its_own_source(policy)

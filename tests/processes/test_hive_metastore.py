@@ -30,8 +30,10 @@ from airflow_provider.metastore import (
     TxnState,
     table_transaction,
 )
+from airflow_provider.metastore.api import open_embedded_metastore
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
+from airflow_provider.replication import ReplicationPolicy, Replicator
 from tests.processes.hive_metastore import hive_metastore
 from tests.processes.hives_answers import answers, hives_client
 from tests.processes.servers import free_port
@@ -268,6 +270,15 @@ def test_what_an_old_server_lacks_is_an_error_and_the_connection_lives_on(
             ask()
     assert metastore.next_events(0) == []
     metastore.abort_txn(txn_id)
+
+
+def test_a_replication_cannot_follow_it_and_says_why(metastore: ThriftMetastore, tmp_path: Path) -> None:
+    target = open_embedded_metastore(f"sqlite:///{tmp_path}/target.db")
+    policy = ReplicationPolicy("dr", {"default": "copy"}, {"/warehouse": f"{tmp_path}/copy"})
+    with pytest.raises(UnsupportedByServerError, match=r"cannot follow thrift.*no consumers.*no request for"):
+        Replicator(policy, metastore, target).run()
+    assert "copy" not in target.list_databases()
+    target.close()
 
 
 def test_a_fork_leaves_the_parents_connection_alone(metastore: ThriftMetastore) -> None:
