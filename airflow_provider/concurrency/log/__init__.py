@@ -9,7 +9,7 @@ from airflow_provider.concurrency.log.fate import Fate, commit_of, fate_of, find
 from airflow_provider.concurrency.log.instant_time import (
     completion_time_after,
     request_instant,
-    requested_time_before,
+    requested_times_before,
 )
 from airflow_provider.concurrency.log.log_entry import (
     Archival,
@@ -42,6 +42,6 @@ __all__ = [
     "fate_of",
     "find_rollback",
     "request_instant",
-    "requested_time_before",
+    "requested_times_before",
     "without_reverted",
 ]

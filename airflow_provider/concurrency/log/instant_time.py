@@ -2,10 +2,13 @@
 
 A requested time is an even number of milliseconds, a completion time an odd one. So a moment that names a
 commit names one: where a commit was requested in the millisecond in which another one completed, that time
-would stand for both, and for two snapshots.
+would stand for both, and for two snapshots. An empty commit before a dead write may be an exception
+(:func:`requested_times_before`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.log.commit_log import CommitLog
@@ -62,13 +65,22 @@ def completion_time_after(
     return after(time) if _is_even(time) else time
 
 
-def requested_time_before(time: str) -> str:
-    """The last time before another one at which something can have been requested.
+def requested_times_before(time: str, bound: str) -> Iterator[str]:
+    """The times before another one at which something may be requested, the latest first.
+
+    Requested times are even, so that none is the completion time of another instant. Only where no even one
+    is left above the bound, the odd ones follow: for an empty commit, since nothing is ordered by its
+    requested time.
 
     :param time: a requested time, or a completion time.
+    :param bound: all of them are later than this time; empty for no bound.
     """
-    earlier = before(time)
-    return earlier if _is_even(earlier) else before(earlier)
+    for is_even in (True, False):
+        earlier = before(time)
+        while earlier > bound:
+            if _is_even(earlier) is is_even:
+                yield earlier
+            earlier = before(earlier)
 
 
 def _even(time: str) -> str:

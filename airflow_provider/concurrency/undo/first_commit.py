@@ -8,32 +8,51 @@ such commit, and one is put before the rollback.
 
 from __future__ import annotations
 
+import logging
+
 from airflow_provider.concurrency.commit import CommitContent, Moment, StagedWrite, clean_up, commit
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path
-from airflow_provider.concurrency.log import Commit, CommitLog, requested_time_before
+from airflow_provider.concurrency.log import Commit, CommitLog, requested_times_before
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Instant, State, Timeline, instant_path, requested_metadata
+from airflow_provider.table.timeline import (
+    Instant,
+    State,
+    Timeline,
+    instant_path,
+    newest_archived,
+    requested_metadata,
+)
+
+log = logging.getLogger(__name__)
 
 
 def ensure_commit_before(storage: Storage, dead: str) -> None:
     """Put an empty commit that is older than an instant, unless the timeline has an older one.
 
+    If even the millisecond before the instant is archived, there is no time for such a commit: what a dead
+    writer puts after its rollback then shows until the next clean.
+
     :param storage: the table's storage.
     :param dead: requested time of an instant that is about to be rolled back.
     """
     while not _has_commit_before(storage, dead):
-        _put_commit_before(storage, dead)
+        if not _put_commit_before(storage, dead):
+            log.warning("table %s: no commit can be put between the archive and %s", storage.root, dead)
+            return
 
 
-def _put_commit_before(storage: Storage, dead: str) -> None:
+def _put_commit_before(storage: Storage, dead: str) -> bool:
+    """Put the commit, unless others do; False where no time is left for it."""
     table = HudiTable.at(storage)
     action, text = table.write_action, table.config.create_schema
     info = HeartbeatInfo(describe_owner(), action, "INSERT", 0, 10.0, 6)
     instant = _take_instant_before(storage, dead, info)
+    if instant is None:
+        return False
     extra = {"priority": str(info.priority)}
     content = CommitContent((), {}, extra, False, schema=TableSchema(text) if text else None)
     staged_write = StagedWrite(storage, instant, action, info)
@@ -52,6 +71,7 @@ def _put_commit_before(storage: Storage, dead: str) -> None:
 
     if commit(storage, decide) is None:
         clean_up(storage, instant, action)
+    return True
 
 
 def _has_commit_before(storage: Storage, instant: str) -> bool:
@@ -59,18 +79,18 @@ def _has_commit_before(storage: Storage, instant: str) -> bool:
     return bool(starts) and starts < instant
 
 
-def _take_instant_before(storage: Storage, instant: str, info: HeartbeatInfo) -> str:
+def _take_instant_before(storage: Storage, instant: str, info: HeartbeatInfo) -> str | None:
     """A requested time in the past that no other instant has or will have; only this function takes such.
 
     As in :func:`~airflow_provider.concurrency.log.request_instant` the heartbeat claims it, and then
-    there is the look whether it was anybody's before.
+    there is the look whether it was anybody's before. What was archived has ended: a commit that is requested
+    before that counts as dead.
     """
-    candidate = requested_time_before(instant)
-    while True:
+    for candidate in requested_times_before(instant, newest_archived(storage)):
         if storage.put_if_absent(heartbeat_path(candidate), info.to_json()):
             entries = CommitLog(storage).backwards()
             used = {time for entry in entries for time in (entry.instant, *entry.undone)}
             if candidate not in used and Timeline.load(storage).find(candidate) is None:
                 return candidate
             storage.delete(heartbeat_path(candidate))
-        candidate = requested_time_before(candidate)
+    return None

@@ -7,8 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import begin_write, rollback
+from airflow_provider.concurrency import begin_write, pending_instants, rollback
+from airflow_provider.concurrency.undo.first_commit import ensure_commit_before
+from airflow_provider.services.archival import archive
 from airflow_provider.table.file_names import base_file_name
+from airflow_provider.table.timeline.instant import after
 from tests.ingestion_contract.lake import Lake
 
 from .actors import add_writer
@@ -16,6 +19,7 @@ from .invariants import check
 from .simulation import Simulation
 from .test_interleavings import BEGUN, COMMITTED
 
+LONG_AGO = "20240101000000000"
 ROLLED_BACK = 48
 """More steps than it takes to roll a first write back."""
 
@@ -72,6 +76,30 @@ def test_two_roll_it_back(overtaken_at: int) -> None:
         simulation.go_on(actor)
     check(simulation)
     assert {"w1", "w2"} <= simulation.committed()
+
+
+def test_a_commit_fits_between_the_archive_and_an_instant_of_the_next_millisecond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Interleavings met such an instant, two milliseconds later: who rolled it back never ended."""
+    made = Lake(tmp_path).create(pa.schema([("id", pa.string())]))
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_provider.concurrency.log.instant_time.now", lambda _: LONG_AGO)
+        begin_write(made.table, operation="INSERT").commit(())
+    for each in "abc":
+        made.ingest("insert", [{"id": each}])
+    archived = archive(made.table, keep_min=2, keep_max=3).instants
+    assert [each.requested_time for each in archived][:1] == [LONG_AGO]
+    newest = archived[-1].requested_time
+    ensure_commit_before(made.table.storage, after(after(newest)))
+    assert made.table.timeline().starts == after(newest)
+    made.check_readers(None, [{"id": each} for each in "abc"])
+    assert caplog.messages == []
+    ensure_commit_before(made.table.storage, after(newest))
+    assert "no commit can be put between the archive and" in caplog.text
+    made.ingest("insert", [{"id": "d"}])
+    made.check_readers(None, [{"id": each} for each in "abcd"])
+    assert pending_instants(made.table) == []
 
 
 def test_hudi_rs_does_not_see_it_either(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.heartbeats.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.log import completion_time_after, request_instant
-from airflow_provider.concurrency.log.instant_time import requested_time_before
+from airflow_provider.concurrency.log.instant_time import requested_times_before
 from airflow_provider.table.storage.storage import Storage
 
 from .test_commit_log import entry
@@ -87,6 +88,11 @@ def test_a_commit_completes_by_the_clock_at_an_odd_millisecond(storage: Storage)
     assert all(LONG_AGO < time < FAR_AHEAD and int(time) % 2 == 1 for time in completed)
 
 
-def test_what_was_requested_last_before_a_moment() -> None:
-    assert requested_time_before(ms(FAR_AHEAD, 3)) == ms(FAR_AHEAD, 2)
-    assert requested_time_before(ms(FAR_AHEAD, 2)) == FAR_AHEAD
+def test_what_was_requested_before_a_moment() -> None:
+    assert list(islice(requested_times_before(ms(FAR_AHEAD, 3), ""), 2)) == [ms(FAR_AHEAD, 2), FAR_AHEAD]
+    assert next(requested_times_before(ms(FAR_AHEAD, 2), "")) == FAR_AHEAD
+    # Completion times are odd, and taken only where nothing else is left.
+    found = list(requested_times_before(ms(FAR_AHEAD, 5), FAR_AHEAD))
+    assert found == [ms(FAR_AHEAD, each) for each in (4, 2, 3, 1)]
+    assert list(requested_times_before(ms(FAR_AHEAD, 2), FAR_AHEAD)) == [ms(FAR_AHEAD, 1)]
+    assert list(requested_times_before(ms(FAR_AHEAD, 2), ms(FAR_AHEAD, 1))) == []
