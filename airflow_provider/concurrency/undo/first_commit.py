@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 def ensure_commit_before(storage: Storage, dead: str) -> None:
     """Put an empty commit that is older than an instant, unless the timeline has an older one.
 
-    If even the millisecond before the instant is archived, there is no time for such a commit: what a dead
+    If no millisecond between the archive and the instant is free, no such commit can be put: what a dead
     writer puts after its rollback then shows until the next clean.
 
     :param storage: the table's storage.

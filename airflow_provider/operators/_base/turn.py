@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import tenacity
+
 from airflow_provider import metrics
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.locks import LockProvider
@@ -77,8 +79,14 @@ def wait_for_turn(
 
 
 def _look(table: HudiTable, lock: LockProvider, waits_for: Mapping[str, Any], until: float) -> Progress:
-    while not (progress := before_turn(table, lock, **waits_for)).is_done and time.time() < until:
-        time.sleep(_LOOK_EVERY_SECONDS)
+    """The progress when it is the write's turn, or at the end of the time."""
+    looks = tenacity.Retrying(
+        retry=tenacity.retry_if_result(lambda progress: not progress.is_done),
+        stop=lambda _: time.time() >= until,
+        wait=tenacity.wait_fixed(_LOOK_EVERY_SECONDS),
+        retry_error_callback=lambda last: last.outcome and last.outcome.result(),
+    )
+    progress: Progress = looks(before_turn, table, lock, **waits_for)
     return progress
 
 

@@ -6,10 +6,13 @@ Source: ``HoodieFileGroup`` of Apache Hudi.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider.table.files import LogFileName
+from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.storage import FileStatus, Storage
+from airflow_provider.table.timeline import Timeline
 
 BASE_FILE = re.compile(r"^(?P<id>[^_.][^_]*)_(?P<token>[^_]+)_(?P<instant>\d+)\.hfile$")
 """Name of a base file."""
@@ -74,6 +77,20 @@ class FileGroup:
     log_files: tuple[MetadataFile, ...]
     uncommitted: tuple[MetadataFile, ...] = ()
     of_dropped: tuple[MetadataFile, ...] = ()
+
+
+def of_dropped_indexes(bases: Sequence[MetadataFile], timeline: Timeline) -> tuple[MetadataFile, ...]:
+    """The base files of compactions that were planned before their file group was made.
+
+    A compaction leaves an index alone while it is built, so these belong to a dropped index. Before the
+    instant that made the file group is archived, a clean deletes such files.
+
+    :param bases: base files of one file group.
+    :param timeline: the metadata table's timeline.
+    """
+    first = (timeline.find(each.instant) for each in bases if is_initial(each.instant))
+    made = max(((each and each.completion_time) or "" for each in first), default="")
+    return tuple(each for each in bases if not is_initial(each.instant) and each.instant < made)
 
 
 def made_file_groups(metadata_table: Storage, partition: str) -> tuple[int, list[str]]:

@@ -35,6 +35,7 @@ from airflow_provider.table.metadata_table.file_groups import (
     is_base_file,
     is_empty_log_file,
     log_order,
+    of_dropped_indexes,
 )
 from airflow_provider.table.metadata_table.initial_instants import is_initial
 from airflow_provider.table.metadata_table.keys import by_file_group, file_group_indexes
@@ -346,19 +347,9 @@ class MetadataTable:
                 (logs if is_log else bases).append(file)
         bases.sort(key=lambda each: each.instant)
         logs.sort(key=log_order)
-        dropped = self._of_dropped(bases)
+        dropped = of_dropped_indexes(bases, self.timeline)
         kept = tuple(each for each in bases if each not in dropped)
         return FileGroup(partition, file_id, kept, tuple(logs), tuple(uncommitted), dropped)
-
-    def _of_dropped(self, bases: Sequence[MetadataFile]) -> tuple[MetadataFile, ...]:
-        """The base files of compactions that were planned before the file group was made.
-
-        A compaction leaves an index alone while it is built, so these belong to a dropped index. Before the
-        instant that made the file group is archived, a clean deletes such files.
-        """
-        first = (self.timeline.find(each.instant) for each in bases if is_initial(each.instant))
-        made = max(((each and each.completion_time) or "" for each in first), default="")
-        return tuple(each for each in bases if not is_initial(each.instant) and each.instant < made)
 
     def _completion(self, instant: str) -> str | None:
         """The completion time of a log file's instant; None when it has not completed.

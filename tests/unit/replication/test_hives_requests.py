@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hive_metastore import ttypes as hive
 
-from airflow_provider.metastore import PartitionSpec
+from airflow_provider.metastore import Metastore, PartitionSpec
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serving
 from tests.unit.metastore.test_thrift_replication import client_of, noted, written
 from tests.unit.replication.pair import Pair
@@ -23,21 +24,24 @@ def pair(tmp_path: Path) -> Pair:
     return made
 
 
-@pytest.fixture
-def source(pair: Pair) -> Iterator[Any]:
+@contextmanager
+def _hives_client(metastore: Metastore) -> Iterator[Any]:
     with (
-        serving(pair.source, ServiceOptions("", port=0), housekeeping=False) as server,
+        serving(metastore, ServiceOptions("", port=0), housekeeping=False) as server,
         client_of(server.port) as opened,
     ):
         yield opened
 
 
 @pytest.fixture
+def source(pair: Pair) -> Iterator[Any]:
+    with _hives_client(pair.source) as opened:
+        yield opened
+
+
+@pytest.fixture
 def target(pair: Pair) -> Iterator[Any]:
-    with (
-        serving(pair.target, ServiceOptions("", port=0), housekeeping=False) as server,
-        client_of(server.port) as opened,
-    ):
+    with _hives_client(pair.target) as opened:
         yield opened
 
 
