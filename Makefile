@@ -76,17 +76,8 @@ format: setup    ## Rewrite to the house style
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
 
-bench: setup     ## Side by side with peers
-	$(RUN) python -m benchmarks.ingestion
-	$(RUN) python -m benchmarks.commits
-	$(RUN) python -m benchmarks.services
-	$(RUN) python -m benchmarks.single_process
-	$(RUN) python -m benchmarks.listing
-	$(RUN) python -m benchmarks.imports
-	$(RUN) python -m benchmarks.indexing
-	$(RUN) python -m benchmarks.metastore
-	$(RUN) python -m benchmarks.page
-	$(RUN) python -m benchmarks.beside_hudi
+bench: setup     ## Side by side with peers, into docs/performance.md (BENCH="listing commits": of these)
+	$(RUN) python -m benchmarks $(BENCH)
 
 soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a night
 	EXAMPLES=5000 INTERLEAVINGS=100000 HISTORIES=1000 $(RUN) pytest -n 2 tests/unit -o timeout=0

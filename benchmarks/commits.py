@@ -21,7 +21,7 @@ import multiprocessing
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
-from rich.table import Table
+
+from benchmarks.report import Report, Side, peak_memory
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("value", pa.float64())])
 ROWS, KEYS = 10, 50
@@ -222,12 +222,14 @@ class Result:
     :param commits: successful commits by writer.
     :param failed: commits that raised.
     :param errors: some of what was raised.
+    :param memory: the largest peak of a writer's memory, in bytes.
     """
 
     seconds: list[float] = field(default_factory=list)
     commits: list[int] = field(default_factory=list)
     failed: int = 0
     errors: list[str] = field(default_factory=list)
+    memory: int = 0
 
 
 def write(library: Library, writer: int, seconds: float, start: Any, told: Any) -> None:
@@ -252,7 +254,7 @@ def write(library: Library, writer: int, seconds: float, start: Any, told: Any) 
             errors.append(f"{type(error).__name__}: {error}"[:200])
         else:
             took.append(time.monotonic() - begun)
-    told.put((took, errors))
+    told.put((took, errors, peak_memory()))
 
 
 def run(library: Library, writers: int, seconds: float) -> Result:
@@ -268,7 +270,8 @@ def run(library: Library, writers: int, seconds: float) -> Result:
         process.start()
     result = Result()
     for _ in processes:
-        took, errors = told.get()
+        took, errors, peak = told.get()
+        result.memory = max(result.memory, peak)
         result.seconds += took
         result.commits.append(len(took))
         result.failed += len(errors)
@@ -293,6 +296,7 @@ def main() -> None:
     """Run all, and print one table a workload."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--seconds", type=float, default=10.0)
+    arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--writers", type=int, nargs="+", default=[1, 4, 8])
     arguments.add_argument("--only", nargs="+", default=["append", "upsert", "contended"])
     arguments.add_argument("--libraries", nargs="+", default=["ours", *(peer.name for peer in PEERS)])
@@ -307,36 +311,66 @@ def main() -> None:
 
 def measure(chosen: argparse.Namespace, folder: Path) -> None:
     """Run what was chosen."""
-    console = Console()
     ours = [each for level in chosen.durability for each in OURS if each.durability == level]
     libraries: list[type[Library]] = [peer for peer in PEERS if peer.name in chosen.libraries]
     if "ours" in chosen.libraries:
         libraries = [*ours, *libraries]
-    for workload in chosen.only:
-        columns = ("library", "writers", "commits/s", "ours is", "p50 ms", "p99 ms", "failed", "least-most")
-        lines = Table(*columns, "lost", title=workload)
-        for writers in chosen.writers if workload != "contended" else [4]:
-            rates: dict[str, float] = {}
+    with Report("commits", f"{chosen.seconds} s a round") as report:
+        for workload in chosen.only:
             beside = [each for each in NON_BLOCKING if each.durability in chosen.durability]
-            for kind in [*libraries, *(beside if workload == "contended" else [])]:
-                library = kind(str(folder / f"{workload}-{writers}-{kind.name}"), workload)
-                result = run(library, writers, chosen.seconds)
-                rates[kind.name] = sum(result.commits) / chosen.seconds
-                p50, p99 = np.percentile(result.seconds or [0.0], [50, 99]) * 1000
-                lines.add_row(
-                    kind.name,
-                    str(writers),
-                    f"{rates[kind.name]:.1f}",
-                    f"{rates[libraries[0].name] / max(rates[kind.name], 0.01):.2f}" if len(rates) > 1 else "",
-                    f"{p50:.0f}",
-                    f"{p99:.0f}",
-                    str(result.failed),
-                    f"{min(result.commits)}-{max(result.commits)}",
-                    check(library, result),
-                )
-                for error in dict.fromkeys(result.errors):
-                    console.print(f"{kind.name}, {writers} writers: {error}", style="dim")
-        console.print(lines)
+            kinds = [*libraries, *(beside if workload == "contended" else [])]
+            for writers in chosen.writers if workload != "contended" else [4]:
+                compare(report, workload, writers, kinds, chosen, folder)
+
+
+def compare(
+    report: Report,
+    workload: str,
+    writers: int,
+    kinds: Sequence[type[Library]],
+    chosen: argparse.Namespace,
+    folder: Path,
+) -> None:
+    """One workload by so many writers, each library in its turn."""
+    results: dict[type[Library], list[Result]] = {kind: [] for kind in kinds}
+    for number in range(chosen.rounds):
+        for kind in kinds:
+            library = kind(str(folder / f"{workload}-{writers}-{number}-{kind.name}"), workload)
+            result = run(library, writers, chosen.seconds)
+            if missing := check(library, result):
+                result.errors.append(missing)
+                if isinstance(library, Ours):
+                    raise SystemExit(f"{kind.name}, {writers} writers: {missing}")
+            results[kind].append(result)
+    sides = {
+        kind: Side(
+            kind.name,
+            [sum(each.commits) / chosen.seconds for each in found],
+            max(each.memory for each in found),
+        )
+        for kind, found in results.items()
+    }
+    peers = [each for each in kinds if not issubclass(each, Ours)]
+    for kind in [each for each in kinds if issubclass(each, Ours)] or peers[:1]:
+        found = results[kind]
+        p50, p99 = np.percentile([took for each in found for took in each.seconds] or [0.0], [50, 99]) * 1000
+        work = f"{workload}, {writers} writer{'s'[: writers > 1]}" + kind.name.removeprefix("ours")
+        report.add(
+            work,
+            sides[kind],
+            *(sides[peer] for peer in peers),
+            unit="commits/s",
+            more_is_faster=True,
+            **{
+                "p50 ms": f"{p50:.0f}",
+                "p99 ms": f"{p99:.0f}",
+                "failed": sum(each.failed for each in found),
+                "least-most": [f"{min(each.commits)}-{max(each.commits)}" for each in found],
+            },
+        )
+    for kind, found in results.items():
+        for error in dict.fromkeys(text for each in found for text in each.errors):
+            print(f"{kind.name}, {writers} writers: {error}")
 
 
 if __name__ == "__main__":

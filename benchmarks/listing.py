@@ -16,12 +16,13 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from rich.console import Console
 from rich.progress import track
-from rich.table import Table
+
+from benchmarks.report import Report, Side, alone, in_turns
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("value", pa.float64())])
 WANTED = "p3"
@@ -55,28 +56,27 @@ def delta_rs(location: str) -> Callable[[pa.Table], object]:
     return lambda rows: write_deltalake(location, rows, mode="append")
 
 
-def listings(location: str, delta: str) -> dict[str, tuple[Callable[[], int], Callable[[], int]]]:
-    """How each library opens its table and lists the files of one partition, and of all."""
-    from deltalake import DeltaTable
+def by_hudi_rs(location: str, *filters: tuple[str, str, str]) -> int:
+    """Open and list by hudi-rs."""
     from hudi import HudiReadOptions, HudiTableBuilder
 
+    table = HudiTableBuilder.from_base_uri(location).build()
+    return len(table.get_file_slices(HudiReadOptions(filters=list(filters))))
+
+
+def by_ours(location: str, *partitions: str) -> int:
+    """Open and list by this package."""
     from airflow_provider.table import HudiTable
 
-    def by_hudi_rs(*filters: tuple[str, str, str]) -> int:
-        table = HudiTableBuilder.from_base_uri(location).build()
-        return len(table.get_file_slices(HudiReadOptions(filters=list(filters))))
+    table = HudiTable.open(location)
+    return sum(len(table.view().base_files(each)) for each in partitions) or len(table.base_files())
 
-    return {
-        "ours": (
-            lambda: len(HudiTable.open(location).view().base_files(WANTED)),
-            lambda: len(HudiTable.open(location).base_files()),
-        ),
-        "hudi-rs": (lambda: by_hudi_rs(("part", "=", WANTED)), by_hudi_rs),
-        "delta-rs": (
-            lambda: len(DeltaTable(delta).file_uris(file_pruning_predicate=[("part", "=", WANTED)])),
-            lambda: len(DeltaTable(delta).file_uris()),
-        ),
-    }
+
+def by_delta_rs(location: str, *filters: tuple[str, str, str]) -> int:
+    """Open and list by delta-rs."""
+    from deltalake import DeltaTable
+
+    return len(DeltaTable(location).file_uris(file_pruning_predicate=list(filters) or None))
 
 
 def commit_all(commit: Callable[[pa.Table], object], name: str, commits: int, partitions: int) -> list[float]:
@@ -110,41 +110,75 @@ def plannings(location: str) -> dict[str, Callable[[], int]]:
     return {"clustering": clustering, "cleaning": cleaning}
 
 
-def best(listing: Callable[[], int], expected: int) -> float:
+def listed(listing: Callable[..., int], arguments: tuple[object, ...], expected: int) -> float:
     """The best of several times, in seconds; what is found has to be all."""
     took = []
     for _ in range(TIMES):
         begun = time.perf_counter()
-        found = listing()
+        found = listing(*arguments)
         took.append(time.perf_counter() - begun)
         if found != expected:
             raise SystemExit(f"{found} files were found instead of {expected}")
     return min(took)
 
 
+def planned(location: str, service: str) -> float:
+    """Seconds of a service's plan."""
+    planning = plannings(location)[service]
+    planning()
+    begun = time.perf_counter()
+    planning()
+    return time.perf_counter() - begun
+
+
 def main() -> None:
-    """Write both tables, list them, and print two tables of figures."""
+    """Write both tables, list them, and report."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--commits", type=int, default=1000)
     arguments.add_argument("--partitions", type=int, default=20)
+    arguments.add_argument("--runs", type=int, default=3)
     chosen = arguments.parse_args()
     commits, partitions = chosen.commits, chosen.partitions
-    with tempfile.TemporaryDirectory(prefix="listing-") as folder:
+    files = commits * partitions
+    with (
+        tempfile.TemporaryDirectory(prefix="listing-") as folder,
+        Report("listing", f"{commits} commits, {files} files in {partitions} partitions") as report,
+    ):
         location, delta = str(Path(folder, "ours")), str(Path(folder, "delta"))
-        costs = Table("one commit", "first 100, ms", "last 100, ms", "growth", title=f"{commits} commits")
+        part = max(1, min(100, commits // 10))
+        growth: list[Side] = []
+        costs: list[Side] = []
         for name, commit in (("ours", ours(location)), ("delta-rs", delta_rs(delta))):
             took = commit_all(commit, name, commits, partitions)
-            first, last = (1000 * statistics.median(part) for part in (took[:100], took[-100:]))
-            costs.add_row(name, f"{first:.1f}", f"{last:.1f}", f"{last / first:.2f}x")
-        files = commits * partitions
-        lists = Table("open and list", "one partition, s", "whole, s", title=f"{files} files")
-        for name, (one, whole) in listings(location, delta).items():
-            lists.add_row(name, f"{best(one, commits):.3f}", f"{best(whole, files):.3f}")
-        plans = Table("planning", "s", title=f"{files} files")
-        expected = {"clustering": files, "cleaning": 0}
-        for name, planning in plannings(location).items():
-            plans.add_row(name, f"{best(planning, expected[name]):.3f}")
-    Console().print(costs, lists, plans)
+            first, last = (statistics.median(each) for each in (took[:part], took[-part:]))
+            growth.append(Side(name, [last / first]))
+            costs.append(Side(name, [1000 * last]))
+        report.add(f"the last {part} of {commits} commits of {partitions} files", *costs, unit="ms")
+        report.add(f"the same: how much longer than the first {part}", *growth, unit="times")
+        every: dict[str, tuple[Callable[..., int], tuple[object, ...]]]
+        every = {
+            "ours": (by_ours, (location,)),
+            "delta-rs": (by_delta_rs, (delta,)),
+            "hudi-rs": (by_hudi_rs, (location,)),
+        }
+        one = {
+            "ours": (by_ours, (location, WANTED)),
+            "delta-rs": (by_delta_rs, (delta, ("part", "=", WANTED))),
+            "hudi-rs": (by_hudi_rs, (location, ("part", "=", WANTED))),
+        }
+        for work, listings, expected in (
+            (f"open and list one partition of {files} files", one, commits),
+            (f"open and list all of {files} files", every, files),
+        ):
+            works = {name: partial(alone, listed, *each, expected) for name, each in listings.items()}
+            report.add(work, *in_turns(works, rounds=chosen.runs, warm_up=0))
+        for service, names in (("clustering", files), ("cleaning", 0)):
+            if (found := plannings(location)[service]()) != names:
+                raise SystemExit(f"the plan of a {service} has {found} files instead of {names}")
+            plans = in_turns(
+                {"ours": partial(alone, planned, location, service)}, rounds=chosen.runs, warm_up=0
+            )
+            report.add(f"plan of a {service} of {files} files", *plans)
 
 
 if __name__ == "__main__":

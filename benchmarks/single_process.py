@@ -6,31 +6,27 @@ an upsert of a row in each of a hundred, the list of all files, one partition re
 
 Usage: ``python -m benchmarks.single_process [--rows N] [--partitions N] [--runs N]``. Every piece of work has
 a process of its own, so that its peak memory (with all imports) is known. The libraries take turns. The
-benchmark prints medians, and the ratios of ours to the peers. It ends when the tables do not hold the same
-number of rows after a work.
+benchmark ends when the tables do not hold the same number of rows after a work.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import resource
 import shutil
-import statistics
 import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.report import Report, alone, in_turns
 from benchmarks.workload import PARTITIONS, Workload
 
 SMALL = pa.schema([("id", pa.int64()), ("region", pa.string()), ("value", pa.float64())])
@@ -274,8 +270,8 @@ def warm_up(table: Library) -> None:
     assert table.count() == table.read("k1")
 
 
-def run_in_process(library: type[Library], number: int, folder: str) -> tuple[float, int, int]:
-    """Seconds of a work, the peak of this process's memory in bytes, and the table's rows afterwards."""
+def run_in_process(library: type[Library], number: int, folder: str) -> tuple[float, int]:
+    """Seconds of a work, and the table's rows afterwards."""
     work = WORKS[number]
     table = library(f"{folder}/{library.__name__}/working")
     rows = pq.read_table(f"{folder}/{work.rows}.parquet") if work.rows else SMALL.empty_table()
@@ -284,64 +280,51 @@ def run_in_process(library: type[Library], number: int, folder: str) -> tuple[fl
     warm_up(library(f"{folder}/warm-up-{os.getpid()}"))
     started = time.perf_counter()
     work.run(table, rows)
-    seconds = time.perf_counter() - started
-    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, table.count()
+    return time.perf_counter() - started, table.count()
 
 
-def measured(library: type[Library], work: Work, folder: Path) -> tuple[float, int, int]:
-    """Run a work in a process of its own, on a copy of the table that it begins with."""
+def measured(library: type[Library], work: Work, folder: Path, counts: set[int]) -> tuple[float, int]:
+    """Seconds and peak memory of a work, in a process of its own, on a copy of the table that it begins with.
+
+    :param counts: of rows, by the libraries so far; extended here.
+    """
     home = folder / library.__name__
     shutil.rmtree(home / "working", ignore_errors=True)
     if (home / work.on).exists():
         shutil.copytree(home / work.on, home / "working")
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = pool.apply(run_in_process, (library, WORKS.index(work), str(folder)))
+    (seconds, count), peak = alone(run_in_process, library, WORKS.index(work), str(folder))
     if work.kept:
         shutil.rmtree(home / work.kept, ignore_errors=True)
         shutil.copytree(home / "working", home / work.kept)
-    return found
+    counts.add(count)
+    if len(counts) > 1:
+        raise SystemExit(f"{work.name}: the tables have different numbers of rows: {counts}")
+    return seconds, peak
 
 
 def main() -> None:
-    """Run, and print a table."""
+    """Run, and report."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--rows", type=int, default=2_000_000, help="of the large load")
     arguments.add_argument("--partitions", type=int, default=10_000, help="of the table of many partitions")
     arguments.add_argument("--runs", type=int, default=3, help="counted runs of each work")
     arguments.add_argument("--only", nargs="+", default=[], help="names of works; those before them run once")
     chosen = arguments.parse_args()
-    shown = Table(title=f"{chosen.rows} rows, {chosen.partitions} partitions; medians of {chosen.runs}")
-    for heading in (
-        "work",
-        *(f"{each.name}, s (MB)" for each in LIBRARIES),
-        "ours / delta-rs",
-        "ours / Lance",
+    with (
+        tempfile.TemporaryDirectory(prefix="single-process-") as name,
+        Report("single_process", f"{chosen.rows} rows, {chosen.partitions} partitions") as report,
     ):
-        shown.add_column(heading)
-    with tempfile.TemporaryDirectory(prefix="single-process-") as name:
         folder = Path(name)
         make_rows(folder, chosen.rows, chosen.partitions)
         for work in WORKS:
             wanted = not chosen.only or work.name in chosen.only
             if not (wanted or work.kept):
                 continue
-            seconds: dict[type[Library], list[float]] = {each: [] for each in LIBRARIES}
-            memory = dict.fromkeys(LIBRARIES, 0)
-            for _ in range(chosen.runs if wanted else 1):
-                counts = set()
-                for library in LIBRARIES:
-                    took, peak, count = measured(library, work, folder)
-                    seconds[library].append(took)
-                    memory[library] = max(memory[library], peak)
-                    counts.add(count)
-                if len(counts) > 1:
-                    raise SystemExit(f"{work.name}: the tables have different numbers of rows: {counts}")
-            medians = {each: statistics.median(seconds[each]) for each in LIBRARIES}
-            cells = [f"{medians[each]:.3f} ({memory[each] / 1e6:.0f})" for each in LIBRARIES]
-            ratios = [f"{medians[Ours] / medians[each]:.2f}" for each in (DeltaRs, Lance)]
+            counts: set[int] = set()
+            turns = {each.name: partial(measured, each, work, folder, counts) for each in LIBRARIES}
+            sides = in_turns(turns, rounds=chosen.runs if wanted else 1, warm_up=0)
             if wanted:
-                shown.add_row(work.name, *cells, *ratios)
-    Console().print(shown)
+                report.add(work.name, *sides)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,93 @@
+"""Run benchmarks one after the other, and write what they report into the table of ``docs/performance.md``.
+
+Usage: ``python -m benchmarks [NAME ...]``. Without names it runs all of them. With names, the other rows
+of the table stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.report import RESULTS, Row
+
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
+HEADINGS = ("work", "ours", "peer", "times as fast", "MB, ours / peer", "benchmark")
+ALL = (
+    "single_process",
+    "commits",
+    "listing",
+    "ingestion",
+    "services",
+    "indexing",
+    "imports",
+    "metastore",
+    "page",
+    "beside_hudi",
+)
+PEERS = ("pyarrow", "deltalake", "pylance", "hudi", "pyspark")
+
+
+def main() -> None:
+    """Run, and write the page."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; all, when none is named"
+    )
+    names = arguments.parse_args().names or ALL
+    if unknown := set(names).difference(ALL):
+        arguments.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(ALL)}")
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
+        results = Path(folder, "results")
+        results.touch()
+        failed = [name for name in names if not _succeeds(name, results)]
+        rows = [Row(**json.loads(line)) for line in results.read_text().splitlines()]
+    PAGE.write_text(with_rows(PAGE.read_text(), rows, _about(names)))
+    if failed:
+        raise SystemExit(f"these failed: {', '.join(failed)}; their rows are as they were")
+
+
+def _succeeds(name: str, results: Path) -> bool:
+    print(f"python -m benchmarks.{name}", flush=True)
+    environment = {**os.environ, RESULTS: str(results)}
+    return subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], env=environment).returncode == 0
+
+
+def with_rows(page: str, rows: list[Row], about: str) -> str:
+    """The page with new rows: they take the place of those of the same benchmarks.
+
+    :param page: text of the page.
+    :param rows: what was reported.
+    :param about: when, where and by what it was measured.
+    """
+    before, rest = page.split(BEGIN)
+    old, after = rest.split(END)
+    new = {row.benchmark for row in rows}
+    lines = [line for line in old.splitlines() if line.startswith("| ")][2:]
+    kept = [line for line in lines if line.rstrip(" |").rpartition("| ")[2] not in new]
+    lines = [f"| {' | '.join((r.work, r.ours, r.peer, r.ratio, r.memory, r.benchmark))} |" for r in rows]
+    lines = sorted(kept + lines, key=lambda line: ALL.index(line.rstrip(" |").rpartition("| ")[2]))
+    head = [f"| {' | '.join(HEADINGS)} |", f"| {' | '.join('---' for _ in HEADINGS)} |"]
+    return "\n".join((before + BEGIN, about, "", *head, *lines, END)) + after
+
+
+def _about(names: Sequence[str]) -> str:
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PEERS)
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}; {', '.join(names)} measured last; {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}, {versions}; load average {os.getloadavg()[0]:.1f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
