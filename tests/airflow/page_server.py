@@ -1,4 +1,4 @@
-"""Airflow's API server alone, under a prefix as behind a proxy, with a user who may not see plugins."""
+"""Airflow's API server alone, under a prefix; one of its users lacks the right to see plugins."""
 
 from __future__ import annotations
 

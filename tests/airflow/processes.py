@@ -20,7 +20,7 @@ def until(condition, *, seconds: float = 400, every: float = 0.05):
 
 
 def has_written(table: HudiTable) -> PendingInstant | None:
-    """The pending write whose data files are there."""
+    """The pending write that has written its data files."""
     for pending in pending_instants(table):
         if any(pending.instant in file.name for file in Path(table.location).rglob("*.parquet")):
             return pending
@@ -28,19 +28,19 @@ def has_written(table: HudiTable) -> PendingInstant | None:
 
 
 def writer_pid(table: HudiTable) -> int | None:
-    """The process of the pending write whose data files are there."""
+    """The process of the pending write that has written its data files."""
     pending = has_written(table)
     return int(pending.owner.rpartition(":")[2]) if pending else None
 
 
 def session_of_writer(table: HudiTable) -> int | None:
-    """The session of the pending write whose data files are there."""
+    """The session of the pending write that has written its data files."""
     pid = writer_pid(table)
     return os.getsid(pid) if pid else None
 
 
 def processes_of(session: int) -> list[int]:
-    """The living processes of a session, whatever their groups (Spark's Python workers have their own)."""
+    """The living processes of a session in all its process groups (Spark's Python workers have their own)."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

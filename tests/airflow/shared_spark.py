@@ -1,4 +1,4 @@
-"""One Spark Connect server for all workers of a test run: who needs it first starts it."""
+"""One Spark Connect server for all workers of a test run; the first test that needs it starts it."""
 
 from __future__ import annotations
 

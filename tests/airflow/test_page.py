@@ -1,4 +1,4 @@
-"""The page from a real API server, and in a real Chromium: who may ask, and what a broken table does."""
+"""The page from a real API server, and in a real Chromium: permissions, and how a broken table is shown."""
 
 from __future__ import annotations
 

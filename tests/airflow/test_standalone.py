@@ -336,7 +336,7 @@ def commits(metastore) -> int:
 
 
 def check_arrivals(airflow, metastore, rows: int) -> None:
-    """The DAG that waits for rows has seen each commit's, once, without anybody starting it."""
+    """The DAG that waits for rows has seen the rows of each commit once, and no person has started it."""
     told = inserted(metastore, "flights")
 
     def results() -> list[dict]:

@@ -57,7 +57,7 @@ def told(metastore: Metastore, table: HudiTable, after: int) -> list[tuple]:
 def state(
     metastore: Metastore, table: HudiTable, after: int, results: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """All that a write has left in the metastore, and what it said."""
+    """Everything that a write has left in the metastore, and its result."""
     name = table.config.name
     transactions = [metastore.get_txn(result["txn_id"]) for result in results]
     writes = [metastore.writes_of(each.id) for each in transactions]

@@ -1,4 +1,4 @@
-"""Transactions around several tasks of a DAG: all of it, or nothing, whatever fails, retries or dies."""
+"""Transactions around several tasks of a DAG: all or nothing, also when a task fails, retries or dies."""
 
 from __future__ import annotations
 

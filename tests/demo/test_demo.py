@@ -1,4 +1,4 @@
-"""``make demo``, as a person runs it: the first thing that anybody sees of this project."""
+"""``make demo``, as a newcomer runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables without a record key: each row gets a key of its own when it is written; run by whoever writes."""
+"""Tables without a record key: a write generates a key for each row; each engine writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences of operations on a merge-on-read table, held against a dict; run by whoever writes."""
+"""Sequences of operations on a merge-on-read table, held against a dict; each engine runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables whose properties say how versions are merged; run by whoever writes."""
+"""Tables whose properties say how versions are merged; each engine writes them."""
 
 from __future__ import annotations
 

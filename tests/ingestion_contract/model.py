@@ -1,4 +1,4 @@
-"""Sequences of operations, held against a dict; run by whoever writes."""
+"""Sequences of operations, held against a dict; each engine runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operation, read back by several readers; run by whoever writes."""
+"""Every operation, read back by several readers; each engine runs them."""
 
 from __future__ import annotations
 

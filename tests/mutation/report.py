@@ -41,7 +41,7 @@ class Survivor:
 
 
 def main() -> int:
-    """Write the page; 1 when a survivor is left of which nobody has said why it is harmless."""
+    """Write the page; return 1 if `harmless.toml` lacks the reason of a survivor."""
     known = {
         Survivor(each["function"], each["was"], each["becomes"]): each["because"]
         for each in tomllib.loads(HARMLESS.read_text()).get("mutant", [])

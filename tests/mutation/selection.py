@@ -23,7 +23,7 @@ STATISTICS = Path("mutmut-stats.json")  # by mutmut, in whose folder the tests r
 
 
 def pytest_configure() -> None:
-    """An example that fails kills a mutant: nobody has to make it smaller."""
+    """A failing example kills a mutant; hypothesis need not shrink it."""
     phases = (Phase.explicit, Phase.generate)
     settings.register_profile("mutants", settings(), phases=phases, derandomize=True, database=None)
     settings.load_profile("mutants")

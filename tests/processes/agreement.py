@@ -23,7 +23,7 @@ from .services import SCHEMA, Rows, carry_out_plans, clean
 
 
 def recover(table: HudiTable) -> None:
-    """What comes after everybody has ended: the next writer, and the next round of services."""
+    """Run the next writer and the next round of services, after all processes have ended."""
     silence(table)
     publish_head(table.storage, CommitLog(table.storage))
     rollback_dead_writers(table)
@@ -42,7 +42,7 @@ def _some_files_stayed(table: HudiTable) -> bool:
 
 
 def silence(table: HudiTable, seconds: float = 3600.0) -> None:
-    """Let every heartbeat be so old; for when nobody beats."""
+    """Make every heartbeat that old; no process may be beating."""
     for status in table.storage.list(HEARTBEAT_FOLDER):
         path = f"{table.location}/{status.path}"
         os.utime(path, (status.modified - seconds, status.modified - seconds))
@@ -97,7 +97,7 @@ def agree(table: HudiTable, expected: Rows) -> None:
 
 
 def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection[str]) -> None:
-    """Check a table on which nobody works any more.
+    """Check a table after the last process has ended.
 
     :param writes: rows upserted, by operation key, of all writes that were tried.
     :param acknowledged: keys of those that were told to be committed.

@@ -54,7 +54,7 @@ class Replica:
 
     @property
     def hits(self) -> int:
-        """Reads answered from memory, by what it said last, before it was killed too."""
+        """Reads that the replica has answered from memory, by its last report; the kills are included."""
         return int(self._counts[0])
 
     @property
@@ -123,7 +123,7 @@ class Read:
 
 
 def shown_partitions(found: Iterable[PartitionInfo]) -> str:
-    """A digest of partitions and of who wrote them."""
+    """A digest of the partitions and their write ids."""
     return _digest(sorted((*one.values, one.parameters[TAG]) for one in found))
 
 

@@ -31,7 +31,7 @@ _patiently = tenacity.retry(wait=tenacity.wait_fixed(0.05), stop=tenacity.stop_a
 
 
 def free_port() -> int:
-    """A port on the loopback interface that nobody listens on."""
+    """A free port on the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -174,7 +174,7 @@ _again_if_slow = tenacity.retry(
 
 @contextmanager
 def postgresql() -> Iterator[Postgres]:
-    """A PostgreSQL server with an empty database, and nobody else in it."""
+    """A PostgreSQL server with an empty database and no other client."""
     # Not in pytest's folders: each run of pytest closes them to other users again, and for
     # root the server runs as a user of its own.
     with tempfile.TemporaryDirectory(prefix="postgresql-") as folder:

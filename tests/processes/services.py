@@ -47,7 +47,7 @@ SILENT_SECONDS = 1.2
 
 
 class SharedLock(FilesystemLockProvider):
-    """As if other Hudi writers took it too: also who is alone takes it."""
+    """A lock that other Hudi writers share: a writer acquires it also when no other one is there."""
 
     excludes_hudi = True
 

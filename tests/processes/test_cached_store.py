@@ -130,7 +130,7 @@ def test_a_serial_history_explains_every_read(
 
 
 def _check_in_peace(database: Postgres, metastore: Metastore, replicas: list[Replica]) -> None:
-    """All replicas come to the log's end, whatever happened to them, and then need no database."""
+    """After all kills and pauses, each replica reaches the log's end, and then needs no database."""
     head = {one.name: metastore.current_event_id() for one in replicas}
     until = time.monotonic() + 300
     while {one.name: one.event_id for one in metastore.consumers()} != head:

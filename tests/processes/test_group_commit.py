@@ -46,7 +46,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def metastore(server: str) -> Iterator[Metastore]:
-    """Of the server's one database, with whatever the tests before left in it."""
+    """A store on the server's one database, which still has the rows of earlier tests."""
     opened = open_embedded_metastore(server)
     yield opened
     opened.close()
@@ -195,7 +195,7 @@ def test_a_cut_connection_is_an_error_and_the_next_request_gets_another(
 
 
 class Client(threading.Thread):
-    """Opens, locks, takes a write id of the table of all, commits and unlocks, and notes what it was told."""
+    """A client that writes to the shared table in a transaction, under a lock, and notes each answer."""
 
     def __init__(self, url: str, number: int) -> None:
         super().__init__()

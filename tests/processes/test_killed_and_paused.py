@@ -38,7 +38,7 @@ FIRST: dict[str, Rows] = {
 WRITES = FIRST | {"victim": OWN, "rival": RIVAL, "next": NEXT}
 
 LOST = {"InstantRolledBackError", "HeartbeatExpiredError", "WriteConflictError", "NoSuchInstantError"}
-"""Errors by which one who was overtaken learns that it is."""
+"""Errors that tell a process that another one has overtaken it."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def start_with_a_dead_writer(start: Path, processes: ForkServerContext) -> Path:
-    """The same, and an instant whose writer was killed when it had written all its data files."""
+    """The same, and the instant of a writer that was killed after its last data file."""
     table = HudiTable.open(str(shutil.copytree(start, start.parent / "with-a-dead-writer")))
     at = Step("put .hoodie/commit_log/staged/*.avro", 1)
     victim = Victim(processes, "ingestion", table.location, at, signal.SIGKILL)

@@ -60,7 +60,7 @@ class Writers:
         self.outcomes: list[Told] = []
 
     def committed(self, writer: int) -> int:
-        """How many commits a writer was told of."""
+        """The number of commits that a writer reports."""
         return sum(name.startswith(f"{writer}-") for name, _, error in self.outcomes if error is None)
 
     def go_on(self, writers: set[int], commits: int = 3) -> None:
@@ -74,11 +74,11 @@ class Writers:
         self._until(lambda: self.failed(writer) > before)
 
     def failed(self, writer: int) -> int:
-        """How often a writer was told to try again."""
+        """How often a writer lost and had to try again."""
         return sum(name.startswith(f"{writer}-") for name, _, error in self.outcomes if error is not None)
 
     def check(self) -> None:
-        """After they have stopped: the table holds what they were told that it holds."""
+        """Check that the table holds exactly the commits that the stopped writers report."""
         writes = {name: rows for name, rows, _ in self.outcomes} | {"first": FIRST}
         acknowledged = {name for name, _, error in self.outcomes if error is None}
         print(f"{len(acknowledged)} acknowledged, {len(self.outcomes) - len(acknowledged)} to be tried again")

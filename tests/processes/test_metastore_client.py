@@ -1,4 +1,4 @@
-"""The metastore's client and a network that fails: what is done is done once, whoever hears of it."""
+"""The metastore's client over a failing network: each request takes effect once."""
 
 from __future__ import annotations
 

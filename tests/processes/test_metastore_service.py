@@ -153,7 +153,7 @@ class TestProcesses:
     def test_it_listens_on_all_interfaces_only_if_told_to(
         self, tmp_path: Path, options: tuple[str, ...], is_open: bool
     ) -> None:
-        """127.0.0.2 is another address of this machine, where only who listens on all of them is."""
+        """127.0.0.2 is this machine, too; only a server that listens on all addresses answers."""
         with metastore_service(tmp_path, f"sqlite:///{tmp_path}/m.db", *options) as running:
             found = []
             for host in ("127.0.0.1", "127.0.0.2"):
@@ -197,7 +197,7 @@ class TestProcesses:
 
 class TestRecovery:
     def test_a_timed_out_transaction_ends_as_its_timeline_says(self, tmp_path: Path) -> None:
-        """The writer committed on the timeline, and died before it told anybody."""
+        """The writer committed on the timeline, and died before it ended its transaction."""
         url, location = f"sqlite:///{tmp_path}/m.db", str(tmp_path / "trips")
         table = HudiTable.create(
             location, name="trips", schema=pa.schema([("id", pa.int64())]), record_key=["id"]

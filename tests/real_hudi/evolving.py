@@ -1,4 +1,4 @@
-"""A table of ours whose columns change, and a model of what is in it."""
+"""A table of ours with changing columns, and a model of its rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Model = dict[str, dict[str, Any]]
 
 
 class Evolving:
-    """A table of ours whose columns one side changes."""
+    """A table of ours; one of the two engines changes its columns."""
 
     def __init__(self, hudi: Session, location: Path) -> None:
         self.hudi, self.location, self.name = hudi, str(location), location.name

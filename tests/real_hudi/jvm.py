@@ -19,7 +19,7 @@ SERVER = Path(__file__).with_name("spark_server.py")
 
 
 class HudiError(Exception):
-    """What Spark, or Hudi in it, has said."""
+    """An error of Spark, or of Hudi in it."""
 
 
 class Session:
@@ -143,7 +143,7 @@ class Jvm:
         os.killpg(self._process.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL, whatever it is doing."""
+        """Send SIGKILL, also in the middle of a write."""
         if self._process.poll() is None:
             self.signal(signal.SIGKILL)
         self._process.wait()

@@ -58,7 +58,7 @@ class OneLock:
 
 
 def let_heartbeats_expire(location: str) -> None:
-    """As if whoever has a heartbeat in the table had stood still for an hour."""
+    """Make every heartbeat in the table an hour old."""
     folder = f"{location}/.hoodie/.heartbeat"
     for entry in os.scandir(folder):
         os.utime(entry.path, (entry.stat().st_atime, entry.stat().st_mtime - 3600))

@@ -42,7 +42,7 @@ ALL_INDEXES_OF_THE_JVM = {
 
 
 def row(number: int, v: int, ts: int = 1, part: str | None = None) -> dict[str, Any]:
-    """A row whose key is of the number, and its partition too."""
+    """A row; its key and its partition follow from the number."""
     return {
         "id": f"k{number:04d}",
         "part": part or f"p{number % 3}",

@@ -50,7 +50,7 @@ def pending(shared: SharedTable) -> list[str]:
 BEATS_ONCE_A_MINUTE = {"hoodie.client.heartbeat.interval_in_ms": "60000"}
 """So that a writer that stands still for seconds is not dead for the JVM."""
 LAZY = {"hoodie.clean.failed.writes.policy": "LAZY"}
-"""Otherwise the JVM rolls back whatever is pending when it begins."""
+"""Otherwise the JVM rolls back every pending instant when it begins."""
 
 
 def data_files(shared: SharedTable, instant: str) -> list[str]:
@@ -64,7 +64,7 @@ def data_files(shared: SharedTable, instant: str) -> list[str]:
 def test_a_commit_of_the_jvm_between_our_data_files_and_our_lock(
     next_by: str, locked: SharedTable, one_lock: OneLock
 ) -> None:
-    """It rolls back whatever is pending in the metadata table."""
+    """It rolls back every pending instant of the metadata table."""
     mine = [*(each for each in rows(range(8, 20), 200, 2) if each["part"] == "p1"), row(100, 2, 2, part="p1")]
     writer = OurWriter(locked.location, mine, LOCKED, signal.SIGSTOP, one_lock.ours)
     writer.wait_for_the_point()

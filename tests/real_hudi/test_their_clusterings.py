@@ -1,4 +1,4 @@
-"""Clusterings that the JVM's Hudi has planned, that ours has planned, and who carries them out."""
+"""Clusterings that the JVM's Hudi has planned, that ours has planned, and which engine carries them out."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_the_jvm_restores_to_its_savepoint_of_our_commit(shared: SharedTable) ->
 
 
 def test_the_jvm_cleans_what_a_lease_of_ours_keeps(shared: SharedTable) -> None:
-    """It knows no leases: who has read for a long time is told by whom the files were taken."""
+    """The JVM knows no leases: the error of a long reader names the clean that deleted its files."""
     with reader_lease(shared.table) as lease:
         for turn in range(3, 6):
             shared.theirs(rows(range(20), 100 * turn, turn), options=CLEANS_SOON)

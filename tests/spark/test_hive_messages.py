@@ -81,7 +81,7 @@ class Hive:
         return found
 
     def message(self, event: Any) -> Any:
-        """A notification's message, as who follows Hive's log reads it."""
+        """A notification event's message, as a consumer of Hive's log reads it."""
         messages = self._jvm.org.apache.hadoop.hive.metastore.messaging.json
         return messages.JSONMessageDeserializer().getEventMessage(event.eventType, event.message)
 

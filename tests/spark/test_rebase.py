@@ -48,7 +48,7 @@ def theirs(table: SparkLakeTable, operation: str, rows: list[dict[str, Any]]) ->
 def overtaken(
     table: SparkLakeTable, operation: str, rows: list[dict[str, Any]], *others: Callable[[], object]
 ) -> dict[str, Any]:
-    """A write whose data files are written when others commit, each before a try of its own."""
+    """A write that has written its data files; before each of its tries another write commits."""
     return table.ingest(operation, rows, lock=MeetingLock(*others), on_conflict="rebase", **SMALL)
 
 

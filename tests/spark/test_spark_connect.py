@@ -1,4 +1,4 @@
-"""The same job over Spark Connect, whose client has neither a SparkContext nor a JVM."""
+"""The same job over Spark Connect; its client has neither a SparkContext nor a JVM."""
 
 from __future__ import annotations
 

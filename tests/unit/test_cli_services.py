@@ -29,7 +29,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 
 
 def table_with(tmp_path: Path, **options: Any) -> HudiTable:
-    """A table with these options, whose names are here without ``hoodie.`` and with ``__`` for points."""
+    """A table with these options; their names lack ``hoodie.`` and have ``__`` for points."""
     return HudiTable.create(
         str(tmp_path / "t"),
         name="t",

@@ -1,4 +1,4 @@
-"""A process that contends for a lock and does what it is told."""
+"""A process that contends for a lock and obeys the test's commands."""
 
 from __future__ import annotations
 

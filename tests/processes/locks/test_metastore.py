@@ -1,4 +1,4 @@
-"""What is the metastore's own: whose locks are in the way, lost answers, several servers, options."""
+"""The metastore's lock provider alone: the blocking lock's owner, lost answers, several servers."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ def sasl_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperS
 
 
 class TestIdentities:
-    """Who one is, and who may touch the locks."""
+    """Authentication, and the access rights of the lock's nodes."""
 
     @pytest.mark.parametrize("scheme", ["digest", "sasl"])
     def test_only_the_creator_gets_at_the_locks(

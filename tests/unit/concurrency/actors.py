@@ -305,7 +305,7 @@ def add_clusterer(simulation: Simulation, name: str) -> None:
 
 
 def add_executor(simulation: Simulation, name: str) -> None:
-    """Carries out whatever clustering plan it finds, as a second scheduler would."""
+    """Carries out any clustering plan that it finds, as a second scheduler would."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         for instant in pending_clusterings(table):
@@ -327,7 +327,7 @@ def _cluster(table: HudiTable, name: str, instant: str) -> None:
 
 
 def add_table_compactor(simulation: Simulation, name: str) -> None:
-    """Plans to compact whatever has log files, and carries its plan out."""
+    """Plans the compaction of all file groups with log files, and carries its plan out."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         instant = schedule_table_compaction(table, EVERY_COMMIT, lock=NoLock())
@@ -338,7 +338,7 @@ def add_table_compactor(simulation: Simulation, name: str) -> None:
 
 
 def add_table_compaction_executor(simulation: Simulation, name: str) -> None:
-    """Carries out whatever compaction plan it finds, as a second scheduler would."""
+    """Carries out any compaction plan that it finds, as a second scheduler would."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         for instant in pending_table_compactions(table):
@@ -376,7 +376,7 @@ def add_compactor(simulation: Simulation, name: str) -> None:
 
 
 EVERYTHING = Retention("KEEP_LATEST_FILE_VERSIONS", 1, reverted_after=0.0)
-"""Keeps only what somebody needs."""
+"""Keeps only the files that a reader or writer needs."""
 
 
 def add_archiver(

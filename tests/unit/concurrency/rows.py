@@ -50,7 +50,7 @@ class Row:
 Rows = dict[str, Row]
 
 ADDS = "+"
-"""First in a history in a log file that goes on the one below it, whatever that is."""
+"""First in a history in a log file that continues the slice below it, of any kind."""
 
 
 def write_rows(

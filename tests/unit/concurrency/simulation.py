@@ -431,7 +431,7 @@ class Simulation:
                 self.files[path] = (data, 0.0)
 
     def bury(self) -> None:
-        """The heartbeats of killed writers expire in the end: who waits for one need not really wait."""
+        """The heartbeats of killed writers expire at once, so that no actor waits for real time."""
         for path in (path for actor in self.actors if actor.killed for path in actor.heartbeats):
             if path in self.files:
                 self.files[path] = (self.files[path][0], 0.0)
@@ -444,7 +444,7 @@ class Simulation:
         self.actors.append(Actor(self, name, work))
 
     def committed(self) -> set[str]:
-        """Names of the writers that were told that they committed."""
+        """Names of the writers whose commit has returned."""
         return {self.writes[instant].writer for instant in self.acknowledged}
 
     def run(self, schedule: Iterable[int]) -> None:
@@ -468,7 +468,7 @@ class Simulation:
                 self.step(actor)
 
     def running(self) -> list[Actor]:
-        """Who has not ended, and does not stand still."""
+        """The actors that have not ended and do not pause."""
         return [actor for actor in self.actors if not actor.done and not actor.is_parked]
 
     def step(self, actor: Actor) -> None:

@@ -194,7 +194,7 @@ class Interleaving(RuleBasedStateMachine):
     @precondition(lambda self: self._count["life"] < 2)
     @rule(number=st.integers(0, 9))
     def life_goes_on(self, number: int) -> None:
-        """Others commit, clean and archive, while nobody else moves."""
+        """Some actors commit, clean and archive, while all others pause."""
         for keys in ("a", "bc")[number % 2 :]:
             name = self._named("life")
             if self.simulation.non_blocking:
@@ -210,7 +210,7 @@ class Interleaving(RuleBasedStateMachine):
         self.simulation.go_on(self.simulation.actors[-1])
 
     def go_on(self, turns: bytes) -> None:
-        """One after the other: each byte says who, and for how many operations."""
+        """The actors take turns: each byte selects the actor and its number of storage operations."""
         for turn in turns:
             operations, number = divmod(turn, 8)
             # How many are still running depends on the clock, and what is drawn must not.
@@ -237,7 +237,7 @@ class Interleaving(RuleBasedStateMachine):
         check(self.simulation)
 
     def _chosen(self, number: int) -> list[Actor]:
-        """One of those that are running, if anybody is."""
+        """One of the running actors, if there is one."""
         running = self.simulation.running()
         return running and [running[number % len(running)]]
 
@@ -247,7 +247,7 @@ class Interleaving(RuleBasedStateMachine):
 
 
 class OnAnObjectStore(Interleaving):
-    """The same on storage that moves no file in one step, and whose answers may get lost.
+    """The same on storage that moves no file in one step and may lose answers.
 
     Where an answer is lost, the caller learns nothing, or the client sends the request again.
     """
@@ -268,7 +268,7 @@ class OnAnObjectStore(Interleaving):
 
 
 class OnManyMachines(Interleaving):
-    """The same, each on a machine whose clock goes as it likes."""
+    """The same; each actor has a clock that runs wrongly."""
 
     _ahead: Iterator[float] = iter(())
     _clocks: WeakKeyDictionary[greenlet, float] = WeakKeyDictionary()
@@ -279,7 +279,7 @@ class OnManyMachines(Interleaving):
 
     @classmethod
     def now(cls, _: tzinfo) -> str:
-        """What the clock of whoever asks says."""
+        """The time by the clock of the actor that asks."""
         asks = getcurrent()
         if asks not in cls._clocks:
             cls._clocks[asks] = next(cls._ahead, 0.0)

@@ -147,7 +147,7 @@ def test_a_restore_that_would_undo_the_oldest_commit() -> None:
 
 
 class TestWhoDiesAfterItsEntry:
-    """Whatever comes next knows how far it was to go."""
+    """The next archival knows how far this one had to go."""
 
     @pytest.fixture
     def simulation(self) -> Simulation:

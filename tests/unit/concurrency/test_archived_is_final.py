@@ -51,7 +51,7 @@ def rows(simulation: Simulation) -> dict[str, list[str]]:
 
 
 def check_that_nothing_is_lost(simulation: Simulation, before: dict[str, list[str]]) -> None:
-    """What everybody does next: roll dead writers back, write, clean, archive."""
+    """What the next processes do: roll dead writers back, write, clean, archive."""
     simulation.expire_heartbeats()
     add_sweeper(simulation)
     simulation.go_on(simulation.actors[-1])

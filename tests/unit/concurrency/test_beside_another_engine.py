@@ -44,7 +44,7 @@ KEYS = ("a", "b", "c")
 
 
 class SharedLock(NoLock):
-    """That of both engines; whoever stands still has lost it."""
+    """The lock of both engines; a paused holder has lost it."""
 
     excludes_hudi = True
 

@@ -1,4 +1,4 @@
-"""The commit log after its beginning was trimmed while a writer stood still."""
+"""The commit log after its beginning was trimmed beside a paused writer."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_an_entry_is_read_no_earlier_than_the_first(tmp_path: Path) -> None:
 
 
 class Late(Storage):
-    """Whoever puts a log entry stands still before, while others go on and trim the log."""
+    """The process that puts a log entry pauses before its put, while others go on and trim the log."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         if path.endswith(f"{3:020d}.json"):

@@ -37,7 +37,7 @@ def upsert(table: HudiTable, key: int = 1) -> Commit:
 
 
 def looked(moment: Moment) -> Moment:
-    """A moment at which somebody has asked for the timeline."""
+    """A moment that has loaded its timeline."""
     assert moment.timeline is moment.known_timeline
     return moment
 

@@ -1,4 +1,4 @@
-"""The base files with which an index begins count once, under a name that nobody else has."""
+"""The base files of a new index count once, under a name that is unique."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_two_roll_it_back(overtaken_at: int) -> None:
 def test_a_commit_fits_between_the_archive_and_an_instant_of_the_next_millisecond(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Interleavings met such an instant, two milliseconds later: who rolled it back never ended."""
+    """Interleavings met such an instant, two milliseconds later: its rollback never ended."""
     made = Lake(tmp_path).create(pa.schema([("id", pa.string())]))
     with monkeypatch.context() as patch:
         patch.setattr("airflow_provider.concurrency.log.instant_time.now", lambda _: LONG_AGO)

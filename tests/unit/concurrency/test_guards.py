@@ -75,7 +75,7 @@ def test_a_decision_that_fails_behind_a_trimmed_log_is_made_on_what_is_true_then
 
 
 class Watched(Storage):
-    """Whoever moves something is watched.
+    """Every process that moves a file is watched.
 
     :ivar seen: after each move: the commits, whether the newest is indexed, and the rows by hudi-rs.
     """

@@ -1,4 +1,4 @@
-"""A heartbeat says who writes and that it lives; once it is lost, it stays lost."""
+"""A heartbeat names its writer and shows that it lives; a lost heartbeat stays lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table's properties say of an index what the log says, and of other indexes what they said before."""
+"""The table's properties agree with the log on our indexes, and keep all other indexes."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_what_is_written_now_is_read_again(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", WRITTEN_BEFORE)
 def test_the_files_look_as_before(kind: str) -> None:
-    """But for what is the usual thing to be rolled back, which was told."""
+    """An entry without the field stands for the action that is usually rolled back."""
     text, entry = WRITTEN_BEFORE[kind]
     before = {name: value for name, value in json.loads(text).items() if (name, value) != _USUAL}
     assert json.loads(entry.to_json()) == before

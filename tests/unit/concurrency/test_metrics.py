@@ -1,4 +1,4 @@
-"""What the commit protocol measures: each thing once, whoever did it."""
+"""What the commit protocol measures: each event once, whichever process brought it about."""
 
 from __future__ import annotations
 

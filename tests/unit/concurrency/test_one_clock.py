@@ -1,4 +1,4 @@
-"""The storage's clock tells how old a file is, whatever this machine's clock says."""
+"""The storage's clock tells how old a file is, and this machine's clock is not asked."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ class TestPlannedClustering:
 
 
 class TestWriteUnderWay:
-    """The JVM gives a write up whose file groups somebody has planned to cluster."""
+    """The JVM gives a write up if a clustering plan names one of its file groups."""
 
     def test_what_it_rewrites_is_not_planned_to_be_clustered(self, table: HudiTable) -> None:
         its = only_file(table)

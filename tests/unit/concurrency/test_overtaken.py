@@ -31,7 +31,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 @pytest.fixture
 def commit(table: HudiTable) -> Commit:
-    """An upsert that nobody has shown yet."""
+    """An upsert that has committed and is not published yet."""
     seen = table.timeline().newest_completion
     ingest_arrow(table, rows({1: 10.0}))
     entry = CommitLog(table.storage).newest()

@@ -166,7 +166,7 @@ def test_the_plan_of_a_restore_says_to_which_commit_the_table_goes_back(tmp_path
 
 
 def test_what_is_published_once_more_stays_as_it_is(tmp_path: Path) -> None:
-    """By who has begun to publish it before others did."""
+    """By a publisher that began before the others did."""
     table = create_trips(str(tmp_path / "t"))
     (kept,) = table.timeline().commits()
     ingest_arrow(table, rows({1: 9.0}))

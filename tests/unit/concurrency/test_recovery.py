@@ -1,4 +1,4 @@
-"""Transactions whose owners died end as the timelines of their tables say."""
+"""A transaction of a dead owner ends as the timelines of its tables say."""
 
 from __future__ import annotations
 

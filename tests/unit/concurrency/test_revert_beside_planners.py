@@ -1,4 +1,4 @@
-"""A rewrite is reverted while somebody looks at the table: at an instant that vanishes before it is read."""
+"""A rewrite is reverted beside a planner, whose listed instant vanishes before it is read."""
 
 from __future__ import annotations
 

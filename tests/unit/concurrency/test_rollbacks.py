@@ -1,4 +1,4 @@
-"""The rollback of writes that did not commit: whom it concerns, what its entry says, and what it refuses."""
+"""The rollback of writes that did not commit: which writers it concerns, its entry, and its refusals."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def told(simulation: Simulation, moment: str) -> dict[str, list[str]] | None:
-    """The rows as of a moment; None when the reader is told that they are not settled."""
+    """The rows as of a moment; None if the reader raises because they are not settled."""
     table = simulation.table()
     try:
         files = table.select_files(as_of=moment).base_files

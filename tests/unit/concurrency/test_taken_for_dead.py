@@ -218,7 +218,7 @@ def test_who_was_taken_for_dead_leaves_no_staged_metadata(table: HudiTable) -> N
 
 
 class _NoBeats(Storage):
-    """Takes a writer's beats only until it is told to refuse them."""
+    """A storage that accepts a writer's beats until the test makes it refuse them."""
 
     refuses = False
 
@@ -228,13 +228,13 @@ class _NoBeats(Storage):
         super().put(path, data)
 
     def outlast(self, seconds: float) -> None:
-        """Let nobody beat for longer than that."""
+        """Suppress all beats for longer than the deadline."""
         self.refuses = True
         time.sleep(2 * seconds)
 
 
 class _LongOnItsWay(InProcessLockProvider):
-    """Whoever gets it has been silent for too long meanwhile."""
+    """A lock whose waiters are silent past their deadline when they get it."""
 
     def __init__(self, wait: Callable[[], None]) -> None:
         super().__init__(f"lock {id(self)}")

@@ -1,4 +1,4 @@
-"""How a transaction ends in each of its tables: what is told of it, and what is undone."""
+"""How a transaction ends in each of its tables: its notification events, and what is undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions around writes into several tables: what readers see, who has to keep off, how they end."""
+"""Transactions around writes into several tables: what readers see, which writers conflict, how they end."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class TestRewrites:
 
 
 class TestHeld:
-    """Nobody builds on what an open transaction may yet undo."""
+    """No writer builds on a write that an open transaction may still undo."""
 
     @pytest.mark.parametrize("on_conflict", ["raise", "rebase"])
     def test_its_file_groups(self, lake: Lake, on_conflict: str) -> None:

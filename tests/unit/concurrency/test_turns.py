@@ -1,4 +1,4 @@
-"""A commit waits for the lock only if somebody holds it: the log alone makes a commit safe."""
+"""A commit waits for the lock only if another process holds it: the log alone makes a commit safe."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Counting(InProcessLockProvider):
 
 
 class Overtaken(Storage):
-    """Before each put of an entry another writer puts one, as often as is said."""
+    """Another writer puts an entry before each put of this one, that many times."""
 
     times = 0
     overtake: Callable[[], object]
@@ -99,7 +99,7 @@ def test_while_somebody_has_it_nobody_commits(table: HudiTable) -> None:
 def test_who_loses_its_place_again_and_again_waits_for_its_turn(
     table: HudiTable, lock: Counting, times: int, turns: int
 ) -> None:
-    """Others that have looked before may overtake also who has its turn."""
+    """A writer that read the log before a turn began may still overtake the writer that has the turn."""
     others = iter(range(100, 200))
     storage = Overtaken(table.location)
     storage.overtake = lambda: ingest_arrow(table, rows(next(others), "la"))

@@ -88,7 +88,7 @@ class IndexedInterleaving(Interleaving):
 
 
 class IndexedOnAnObjectStore(IndexedInterleaving, OnAnObjectStore):
-    """The same on storage that moves no file in one step, and whose answers may get lost."""
+    """The same on storage that moves no file in one step and may lose answers."""
 
     moves_atomically = False
 

@@ -1,4 +1,4 @@
-"""Operations on a table with indexes that fail, or whose answer is lost, one after the other."""
+"""Operations on a table with indexes; one storage operation after the other fails or loses its answer."""
 
 from __future__ import annotations
 

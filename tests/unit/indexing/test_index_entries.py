@@ -52,7 +52,7 @@ def test_a_dropped_index_is_in_no_later_entry(indexed: HudiTable) -> None:
 
 
 def test_a_plan_is_staged_beside_what_completes_it(table: HudiTable) -> None:
-    """Who was about to move the plan, and stood still, must not move that."""
+    """A process that paused right before it moves the plan must not move the other one."""
     instant = schedule(table)
     plan = newest(table)
     assert isinstance(plan, Plan)

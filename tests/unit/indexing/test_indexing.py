@@ -190,7 +190,7 @@ def test_a_key_in_two_places_is_refused_and_named(table: HudiTable) -> None:
 def test_a_key_that_comes_to_another_partition_while_it_is_built_is_refused(
     table: HudiTable, is_deleted: bool
 ) -> None:
-    """Nobody can ask the index yet; the commit that puts it there comes when the base files are written."""
+    """No reader uses the index yet; its commit comes after its base files."""
 
     def build(planned: IndexBuild) -> list[WriteStat]:
         stats = build_in_process(planned)

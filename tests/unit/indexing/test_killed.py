@@ -89,7 +89,7 @@ def add(simulation: Simulation, work: Work) -> None:
 
 
 def begins(simulation: Simulation, work: Work, operations: int) -> Actor:
-    """Who does so many operations of it, and stands still."""
+    """An actor that does that many of its storage operations, and pauses."""
     add(simulation, work)
     actor = simulation.actors[-1]
     simulation.go_on(actor, operations)
@@ -112,7 +112,7 @@ def moments(work: Work, every: int = 2) -> range:
 
 
 def complete(simulation: Simulation) -> HudiTable:
-    """What comes next after somebody was killed: a writer, and whoever wants the indexes."""
+    """What comes after a kill: a writer, and a process that builds the indexes."""
     simulation.expire_heartbeats()
     add_writer(simulation, "next", "ag")
     simulation.run([])

@@ -102,7 +102,7 @@ class TestNames:
         assert_indexes_equal_a_rebuild(again(table), ["files", "record_index"])
 
     def test_no_indexing_is_the_newest_instant_of_the_table(self, indexed: HudiTable) -> None:
-        """Whoever initialises the next partition would take its time, and roll back what has it."""
+        """The initialisation of the next partition would roll back an instant of the same time."""
         assert [each for each in indexed.timeline().instants if each.action is Action.INDEXING] == []
         again_scheduled = schedule_index(indexed, ALL)
         assert again_scheduled is None

@@ -51,7 +51,7 @@ def test_c5_completes_while_it_is_waited_for(table: HudiTable, caplog: pytest.Lo
     instant = schedule(table)
 
     class Completes(logging.Handler):
-        """C5 completes once the log has said that it is waited for."""
+        """C5 completes once the log says that the writer waits for it."""
 
         def emit(self, record: logging.LogRecord) -> None:
             told = record.getMessage()

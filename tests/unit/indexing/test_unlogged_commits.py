@@ -1,4 +1,4 @@
-"""The next commit of this package logs what another Hudi writer did not, whatever happens meanwhile."""
+"""The next commit of this package logs what another Hudi writer did not, also beside concurrent changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def indexed(table: HudiTable) -> HudiTable:
 
 @pytest.mark.parametrize("is_archived", [True, False], ids=["archived", "undone"])
 def test_what_leaves_the_timeline_after_the_look(indexed: HudiTable, is_archived: bool) -> None:
-    """An archived commit is logged from the archive, since nobody has; of an undone one is nothing to say."""
+    """An archived commit that no writer logged is logged from the archive; an undone one needs no records."""
     storage, commit_log = indexed.storage, CommitLog(indexed.storage)
     jvm = Jvm(indexed)
     jvm.upsert({20: 1.0})
@@ -57,7 +57,7 @@ def test_what_leaves_the_timeline_after_the_look(indexed: HudiTable, is_archived
 
 @pytest.mark.parametrize("stands_still_at", range(0, 36, 2))
 def test_two_log_it_at_once(indexed: HudiTable, stands_still_at: int) -> None:
-    """Whoever commits without a turn may do so beside another: they say the same."""
+    """Two writers without a turn may log the same commit: their records are equal."""
     for key in (20, 21):
         Jvm(indexed).upsert({key: 1.0})
     files = {path: (indexed.storage.read(path), 0.0) for path in _files(indexed)}
@@ -189,7 +189,7 @@ def test_what_has_completed_when_the_first_index_began_is_in_it(table: HudiTable
 
 
 def test_what_has_completed_when_another_made_its_index_is_in_it(table: HudiTable) -> None:
-    """Where nobody knows any more when that was: what completed since the first commit that it logged."""
+    """If that time is unknown: what completed since the first commit that it logged."""
     metadata_table = metadata_storage(table.storage)
     for key in (20, 21):
         Jvm(table).upsert({key: 1.0})

@@ -1,4 +1,4 @@
-"""A backfill without Spark: what is done twice, for whom it waits, what it tells."""
+"""A backfill without Spark: repeated windows, waiting for other writers, and its result."""
 
 from __future__ import annotations
 

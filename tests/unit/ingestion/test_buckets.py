@@ -1,4 +1,4 @@
-"""Tables with Hudi's bucket index: the hash of a key decides its file group, whoever writes."""
+"""Tables with Hudi's bucket index: the hash of a key decides its file group, for every writer."""
 
 from __future__ import annotations
 

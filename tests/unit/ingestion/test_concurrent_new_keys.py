@@ -28,7 +28,7 @@ def table(lake: Lake) -> LakeTable:
 def overtaken(
     table: LakeTable, operation: str, batch: list[dict[str, Any]], other: Callable[[], object], **job: Any
 ) -> dict[str, Any]:
-    """A write whose data files are written when another one commits."""
+    """A write that has written its data files when another one commits."""
     settings = {"on_conflict": "rebase", **SMALL, **job}
     return ingest_arrow(table.location, table.arrow(batch), operation, lock=MeetingLock(other), **settings)
 

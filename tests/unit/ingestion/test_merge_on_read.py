@@ -226,7 +226,7 @@ def test_operations_one_after_the_other(lake: Lake, seed: int) -> None:
 def overtaken(
     table: LakeTable, operation: str, batch: list[Row], *others: Callable[[], object]
 ) -> dict[str, Any]:
-    """A write whose files are written when others commit, each before a try of its own."""
+    """A write that has written its files; before each of its tries another write commits."""
     lock = MeetingLock(*others)
     return ingest_arrow(
         table.location, table.arrow(batch), operation, lock=lock, on_conflict="rebase", **APART

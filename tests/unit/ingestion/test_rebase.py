@@ -61,7 +61,7 @@ def expected(*changes: Row, gone: list[tuple[str, int]] | None = None) -> list[R
 def overtaken(
     table: LakeTable, operation: str, batch: list[Row], *others: Callable[[], object], **job: Any
 ) -> dict[str, Any]:
-    """A write whose data files are written when others commit, each before a try of its own."""
+    """A write that has written its data files; before each of its tries another write commits."""
     settings = REBASE | NOT_FILLED | job
     return ingest_arrow(table.location, table.arrow(batch), operation, lock=MeetingLock(*others), **settings)
 

@@ -1,4 +1,4 @@
-"""A record index goes by requested times, as JVM Hudi does: who is overtaken by a later one begins again."""
+"""A record index goes by requested times: a write that a later one overtakes begins again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def table(lake: Lake) -> LakeTable:
 
 @pytest.fixture
 def adds(table: LakeTable) -> Callable[[], object]:
-    """Somebody who was requested later changes the same file group, and adds a key to it."""
+    """A write that was requested later changes the same file group, and adds a key to it."""
     ids: Iterator[int] = iter(range(100, 200))
     return lambda: table.ingest("upsert", [row(1, "theirs"), row(next(ids), "new")])
 

@@ -1,4 +1,4 @@
-"""A table whose columns change by what is written into it."""
+"""Writes that change the columns of a table."""
 
 from __future__ import annotations
 

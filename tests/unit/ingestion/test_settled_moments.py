@@ -1,4 +1,4 @@
-"""A snapshot of the past that was told once is told so for ever, also beside a writer that stands still."""
+"""A snapshot of the past never changes once a reader has read it, also beside a paused writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch that others overtake again and again gets through, and nobody waits for it without bound."""
+"""A batch that others overtake again and again gets through, and other writers wait for it within a bound."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def table(lake: Lake) -> LakeTable:
 
 
 class AlwaysLate(InProcessLockProvider):
-    """The lock of a write that somebody overtakes whenever it does not hold the lock.
+    """The lock of a write that another writer overtakes whenever the write does not hold it.
 
     :param other: what that one does.
     """
@@ -123,7 +123,7 @@ def test_who_gives_way_each_time_goes_first_in_the_end(
 
 
 def test_who_finds_a_turn_waits_for_it(table: LakeTable) -> None:
-    """A commit looks for the holder of the lock, and waits while somebody merges under it."""
+    """A commit looks for the holder of the lock, and waits while that holder merges."""
     lock, other = InProcessLockProvider("the table"), InProcessLockProvider("the table")
     lock.acquire()
     done = threading.Thread(

@@ -1,4 +1,4 @@
-"""Who a process is: a person's word for it, which can be read back."""
+"""The owner of a lock: a text for people, which can be parsed again."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ LONG = 1000  # steps: more than anybody takes
 
 
 class Reclaimed:
-    """A lock whose holder is dead, reclaimed by one contender after the other.
+    """One contender after the other reclaims the lock of a dead holder.
 
     The first contender stands still before one of its operations, for so long that the others pass it over.
     Before one of the second's operations it goes on.

@@ -97,7 +97,7 @@ def silence(url: str) -> Callable[[int, float], None]:
 
 @pytest.fixture
 def replica(url: str) -> Iterator[Callable[..., CachedStore]]:
-    """Makes a replica that has begun and takes a step only when it is told to."""
+    """Makes a replica that has begun, and that takes a step only when the test asks for one."""
     opened: list[CachedStore] = []
 
     def replica(name: str = "r1", **options: object) -> CachedStore:

@@ -77,7 +77,7 @@ def write_id_requests(chance: random.Random, opened: int) -> list[GroupedRequest
 
 
 def alone(metastore: Metastore, operation: GroupOperation, request: GroupedRequest[Any]) -> Any:
-    """The answer to one request that nobody waits with; an error by its text."""
+    """The answer to a request in a group of its own; an error by its text."""
     try:
         return metastore.engine.write(lambda connection: operation.alone(connection, request))
     except TableServiceError as error:

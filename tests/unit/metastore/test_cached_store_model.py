@@ -50,7 +50,7 @@ class Transaction:
 
 
 class ReplicasHistory(RuleBasedStateMachine):
-    """An answer is a version of the table that holds every change whose write id its reader sees."""
+    """An answer is a version of the table with every change that the reader's write ids include."""
 
     new_database: Path
 

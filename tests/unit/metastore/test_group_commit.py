@@ -1,4 +1,4 @@
-"""Several threads, one database transaction; what goes wrong for one goes wrong for nobody else."""
+"""Several threads share one database transaction; the failure of one request fails no other one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECONDS = 30
 
 
 class Gate(GroupedRequest[str]):
-    """A request that is in the way until it is told to go on."""
+    """A request that blocks the group until the test lets it go on."""
 
     def __init__(self) -> None:
         self.there, self.go_on = threading.Event(), threading.Event()
@@ -162,7 +162,7 @@ def test_a_group_whose_database_is_gone_gets_the_error_and_is_not_done_again(by_
 
 
 class Told:
-    """What is told of a request that nobody waits for."""
+    """The log's lines on a request without a waiting thread."""
 
     def __init__(self, name: str = "") -> None:
         self._name = name

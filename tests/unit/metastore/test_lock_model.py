@@ -52,7 +52,7 @@ def exclude(one: LockComponent, other: LockComponent) -> bool:
 
 
 class LockHistory(RuleBasedStateMachine):
-    """Who holds what follows from who came before whom."""
+    """The order of arrival alone decides which locks are held."""
 
     new_database: Path
 

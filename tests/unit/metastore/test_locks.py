@@ -1,4 +1,4 @@
-"""Hive's lock manager: who waits for whom, in which order, and when a lock ends."""
+"""Hive's lock manager: which lock waits for which, in which order, and when a lock ends."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class MetastoreHistory(RuleBasedStateMachine):
 
     @rule(data=st.data(), table=st.sampled_from(["t1", "t2"]))
     def snapshot_of_write_ids(self, data: st.DataObject, table: str) -> None:
-        """Whatever the snapshot of transactions, a write id is seen exactly when its transaction is."""
+        """In every snapshot of transactions, a write id is visible exactly if its transaction is."""
         watermark = data.draw(st.integers(0, len(self.states) + 1))
         numbers = st.integers(1, watermark) if watermark else st.nothing()
         exceptions = sorted(data.draw(st.sets(numbers)))

@@ -1,4 +1,4 @@
-"""One request cannot stop a server or take its memory; who asks for too much is told which limit there is."""
+"""One request cannot stop a server or take its memory; the error of a large one names the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are answered by whoever does a group: in order, once, and to nobody's harm."""
+"""Requests that another request's thread answers in a group: in order, once, and each with its own result."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_an_open_id_that_committed_makes_the_snapshot_newer() -> None:
 
 
 def from_bits(watermark: int, invalid: int, aborted: int) -> ValidWriteIdList:
-    """A snapshot whose invalid and aborted ids are the bits of two numbers."""
+    """A snapshot; the bits of two numbers are its invalid and its aborted ids."""
     exceptions = tuple(one for one in range(1, watermark + 1) if invalid >> one & 1)
     ended = frozenset(one for one in exceptions if aborted >> one & 1)
     opened = [one for one in exceptions if one not in ended]

@@ -1,4 +1,4 @@
-"""What is done to a table whose power fails, and what must be there when it is back."""
+"""The operations on a table before a power failure, and the rows that must be there after it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _turns = count()
 
 
 class History:
-    """A table and what its users were told.
+    """A table, and the commits that were reported to its users.
 
     :param location: where it is.
     :param keys: that are written.

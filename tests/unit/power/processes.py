@@ -102,7 +102,7 @@ def run(disk: ForgetfulDisk, processes: Sequence[Process], random: Random, cut_a
 
 
 def rows_after(processes: Sequence[Process], found: Rows) -> bool:
-    """Whether rows are those that each process was told of, or what it was about to do besides.
+    """Whether the rows are those of the reported commits, perhaps with one that was about to be reported.
 
     :param processes: that write in different partitions.
     :param found: all rows.

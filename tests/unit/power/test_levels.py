@@ -1,4 +1,4 @@
-"""Where a table says how durable it is, and who goes by it."""
+"""Where a table states its durability level, and which operations obey it."""
 
 from __future__ import annotations
 

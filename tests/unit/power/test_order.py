@@ -81,7 +81,7 @@ def processes(disk: ForgetfulDisk, history: History, *operations: Operation) -> 
 
 
 def rows_of(history: History, *others: Process) -> None:
-    """The rows are what it, or the others, were told of; the table goes on."""
+    """The rows are those of all reported commits; the table takes further commits."""
     writes = [process.history for process in others]
     possible = [history.rows | {key: each.coming[key] for each in writes for key in each.keys}]
     possible += [history.rows | {key: each.coming[key] for key in each.keys} for each in writes]

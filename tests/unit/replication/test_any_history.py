@@ -225,7 +225,7 @@ class History:
         self.savepoints[name] = create_savepoint(self.lake.tables[name]).instant
 
     def restore(self) -> None:
-        """Nobody could bring a commit that is undone before it was brought: all is brought before."""
+        """A replicator cannot bring a commit that was undone before, so it brings everything first."""
         name = self._table()
         kept = self.savepoints.pop(name, None)
         if kept is not None and not self.open:

@@ -95,7 +95,7 @@ def test_killed_at_any_step(tmp_path: Path, is_following: bool) -> None:
 
 @pytest.mark.parametrize("is_following", [False, True], ids=["bootstrap", "following"])
 def test_doubled_at_any_step(tmp_path: Path, is_following: bool) -> None:
-    """One pauses, a second one, for whom the lease has failed, does all of it, and the first one goes on."""
+    """One replicator pauses, a second one does its work without the lease, and the first one goes on."""
     count = 10**6
     number = SAMPLE // 2
     while number < count:

@@ -1,4 +1,4 @@
-"""What a person on call is told of a table, its instants and its tasks."""
+"""What the reports show a person on call of a table, its instants and its tasks."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Commit:
 
 @dataclass
 class Watcher:
-    """Somebody for whom files must stay: what its snapshot needs, and how it goes."""
+    """A reader that needs files: those of its snapshot, and how it ends."""
 
     files: set[str]
     ends: ExitStack = field(default_factory=ExitStack)
@@ -245,7 +245,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(names=indexes)
     def schedule_indexes(self, names: set[MetadataPartition]) -> None:
-        """Whatever is committed until they are built is logged to them."""
+        """Each commit until the indexes are built logs to them."""
         wanted = names | {MetadataPartition.COLUMN_STATS}
         schedule_index(self.made.table, sorted(wanted), lock=self.lock)
 

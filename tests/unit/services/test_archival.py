@@ -213,7 +213,7 @@ def test_a_replacecommit_stays_until_what_it_replaced_is_cleaned(table: HudiTabl
 
 
 def dead_writer(table: HudiTable) -> tuple[str, str]:
-    """A writer that was rolled back while it stood still, and wrote a file when it woke up."""
+    """A writer that was rolled back during its pause, and wrote a file when it woke up."""
     writer = begin_write(table, operation="INSERT")
     writer.plan([], ["city=sf"])
     writer.heartbeat.stop()
@@ -327,7 +327,7 @@ def test_the_commit_log_is_trimmed_with_the_timeline(table: HudiTable) -> None:
 
 
 def test_who_stood_still_past_the_logs_beginning_finds_that_out(table: HudiTable) -> None:
-    """A writer that had asked for its heartbeat, and then stood still right before it put its entry."""
+    """A writer that has checked its heartbeat, and pauses right before it puts its entry."""
     commits(table, 1)
     asleep = HudiTable.open(table.location)
     writer = begin_write(
@@ -410,7 +410,7 @@ def test_what_became_of_an_operation_is_found_in_the_archive(table: HudiTable) -
 
 
 def test_a_snapshot_of_before_an_archived_transaction_cannot_be_read_any_more(table: HudiTable) -> None:
-    """What was archived is seen by everybody: so a reader that should not see it is told."""
+    """Every reader sees an archived commit, so a reader whose snapshot excludes it gets an error."""
     for write_id in range(1, 7):
         ingest(table, {write_id: 1.0}, txn_id=write_id, write_id=write_id)
 

@@ -47,7 +47,7 @@ def clustered(table: HudiTable) -> str:
 
 
 def cleaner_dies(table: HudiTable, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A clean whose files are deleted, and which has not completed."""
+    """A clean that has deleted its files, and has not completed."""
     (instant,) = pending_cleans(table) or [schedule_clean(table, NOW_ONLY)]
     put = Storage.put
 
@@ -200,7 +200,7 @@ def test_a_superseded_slice_that_is_gone_and_listed_goes_with_the_next_clean(
 
 
 def test_a_file_that_is_gone_and_listed_supersedes_nothing(table: HudiTable) -> None:
-    """What is live stays whatever the index says."""
+    """A live file stays, also if the index does not list it."""
     newest = ingest(table, {0: 1.0})
     (lost,) = [each for each in table.base_files() if each.instant == newest["instant"]]
     table.storage.delete(lost.path)

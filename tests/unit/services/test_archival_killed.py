@@ -80,7 +80,7 @@ def files(location: str) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def archived_table(table: HudiTable, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files of the table when nobody died."""
+    """The files of the table after an archival that was not killed."""
     copy = str(shutil.copytree(table.location, tmp_path_factory.mktemp("whole") / "trips"))
     archives(HudiTable.open(copy))
     assert len(list(archived_instants(Storage(copy)))) == COMMITS - 2

@@ -1,4 +1,4 @@
-"""Whatever happened to a table, and whenever it was archived: the rows are those of a dictionary."""
+"""After any history with archivals anywhere, the table has the rows of a dictionary."""
 
 from __future__ import annotations
 

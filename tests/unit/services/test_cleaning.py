@@ -1,4 +1,4 @@
-"""What a clean deletes, which files it keeps for whom, and what it leaves on disk."""
+"""Which files a clean deletes, which it keeps for which readers and writers, and what it leaves on disk."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ PACKED = ClusteringSettings()
 
 
 def row(id_: int, part: str = "a") -> dict[str, Any]:
-    """A row whose columns order rows differently, with nulls."""
+    """A row; each column orders the rows in another way, and has nulls."""
     spread = int.from_bytes(hashlib.sha256(str(id_).encode()).digest()[:8])
     values = {
         "number": spread % 7,

@@ -215,7 +215,7 @@ def test_what_completes_after_the_plan_is_left_to_the_next(table: HudiTable) -> 
 
 
 def test_a_commit_within_the_planning_is_part_of_the_plan(table: HudiTable) -> None:
-    """Also where the lock has kept nobody out: the planner looks again."""
+    """The planner looks again, also if the lock has failed to exclude another one."""
     commit(table, 1)
 
     class SlowStorage(Storage):

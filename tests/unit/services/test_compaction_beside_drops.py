@@ -1,4 +1,4 @@
-"""A compaction of the metadata table, beside somebody who drops one of its indexes and builds it again.
+"""A compaction of the metadata table, while another process drops one of its indexes and builds it again.
 
 A compactor may stand still with a base file of the old index in its hands. That file must never count as one
 of the new index, whose records would be hidden by it.

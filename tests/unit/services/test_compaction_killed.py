@@ -108,7 +108,7 @@ def compactions(table: HudiTable) -> list[str]:
 
 
 def check_small(table: HudiTable) -> None:
-    """Nothing is left behind, and what nobody needs is gone."""
+    """No leftover remains, and the files that no reader needs are gone."""
     assert pending_compactions(table) == []
     storage = metadata_storage(table.storage)
     assert not Timeline.load(storage).pending()

@@ -1,4 +1,4 @@
-"""Which files of the metadata table are deleted after a compaction, and which ones stay for whom."""
+"""Which files of the metadata table a clean deletes after a compaction, and which it keeps."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_a_dead_writers_pending_instant_does_not_hold_archival_up(table: HudiTab
 
 
 def test_who_completes_an_archived_compaction_again_does_no_harm(table: HudiTable) -> None:
-    """As one who stood still right before the last step."""
+    """The state that a cleaner leaves that pauses right before its last step."""
     storage = metadata_storage(table.storage)
     commit(table, 0)
     first = compacted(table)

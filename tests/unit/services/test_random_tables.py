@@ -1,4 +1,4 @@
-"""No service changes what a query returns: on any table, with any history, while somebody writes.
+"""No service changes what a query returns: on any table, with any history, beside any writer.
 
 Nobody has a lock. What no writer touched stays as it was to the byte of Hudi's own columns, so that an
 incremental reader sees nothing twice; hudi-rs reads the same.
@@ -192,7 +192,7 @@ def test_no_service_changes_what_a_query_returns(data: st.DataObject) -> None:
 
 
 def _serve(history: History, data: st.DataObject, schema: pa.Schema) -> None:
-    """One service runs; at one of its operations a writer comes, or nobody."""
+    """One service runs; at one of its storage operations a writer may commit."""
     service = data.draw(services(schema))
     batch = data.draw(st.none() | batches(schema))
     left = data.draw(st.integers(0, 40))

@@ -141,7 +141,7 @@ def test_a_file_of_a_commit_that_a_restore_has_undone_is_not_missed(table: HudiT
 def test_a_file_of_an_archived_commit_that_was_superseded_later_is_missed(
     table: HudiTable, is_known: bool
 ) -> None:
-    """Also where the archive is lost, so that nobody knows whether it was of a commit."""
+    """Also if the archive is lost, so that nothing tells whether the file belongs to a commit."""
     commits(table, 1, first=9)
     first = ingest(table, {0: 0.0}, operation="bulk_insert")["instant"]
     past = ingest(table, {1: 0.0}, operation="bulk_insert")["instant"]

@@ -1,4 +1,4 @@
-"""A PySpark that is not of one piece, or does not fit, is told before a job does anything."""
+"""A job refuses a PySpark of unequal parts, or of an unfit version, before it does anything."""
 
 from __future__ import annotations
 

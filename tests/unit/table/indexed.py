@@ -1,4 +1,4 @@
-"""Histories whose writers keep the indexes, as this package's writers do."""
+"""Histories of writers that keep the indexes, as this package's writers do."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class IndexedHistory(History):
         return True
 
     def clean(self) -> None:
-        """Delete the files of every slice that nobody sees any more."""
+        """Delete the files of every slice that no reader sees any more."""
         shown = {each.path for each in self.table.view().all_base_files()}
         view = self.table.view()
         old = [

@@ -55,7 +55,7 @@ class Consumer:
         self.windows.append(found)
 
     def _shown(self, found: Increment) -> list[Write]:
-        """The commits whose outcome the window's rows are."""
+        """The commits that the window's rows come from."""
         if self.order is Order.REQUESTED or found.end is None:
             return self.history.commits
         if self.order is Order.COMPLETION:
@@ -113,7 +113,7 @@ class Consumer:
         )
 
     def caught_up(self) -> None:
-        """Everything was told once all has ended: the copy is the table, but for deleted rows."""
+        """At the end the windows have told every change: the copy equals the table, but for deleted rows."""
         assert not self.history.in_flight
         self.poll()
         commits = {write.instant for write in self.history.commits}

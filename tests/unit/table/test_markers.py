@@ -1,4 +1,4 @@
-"""Hudi's markers: who writes them before what, and when they go."""
+"""Hudi's markers: which writes put them before which files, and when they are deleted."""
 
 from __future__ import annotations
 

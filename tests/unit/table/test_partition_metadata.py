@@ -1,4 +1,4 @@
-"""A partition is a folder with a file that says so, in whatever format."""
+"""A partition is a folder with a partition metadata file, in any of Hudi's formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The virtual columns ``row_id`` and ``current_write_id``: what they say, and who has none."""
+"""The virtual columns ``row_id`` and ``current_write_id``: their values, and which tables lack them."""
 
 from __future__ import annotations
 

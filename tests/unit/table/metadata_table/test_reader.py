@@ -245,7 +245,7 @@ def test_the_index_definitions_name_the_indexed_columns(folder: Path) -> None:
 
 
 def test_a_merge_on_read_tables_files_are_listed_too(jvm_tables: JvmTables) -> None:
-    """Written by a snapshot of Hudi whose HFiles hudi-rs cannot read; log files, deletes and all."""
+    """A table by a snapshot version of Hudi; hudi-rs cannot read its HFiles. It has log files and deletes."""
     folder = jvm_tables.table("jvm_mor_v9_mdt_legacy_hfile")
     metadata = MetadataTable(metadata_storage(Storage(str(folder))))
     records = _records(metadata, MetadataPartition.FILES)

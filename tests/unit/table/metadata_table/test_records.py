@@ -145,7 +145,7 @@ def test_a_location_knows_its_instant() -> None:
 
 @given(st.lists(_files, max_size=6))
 def test_lists_of_files_add_up(changes: list[dict[str, FileInfo]]) -> None:
-    """Whatever was compacted in between, the list is the same."""
+    """The list is the same with any compactions in between."""
     whole = _merged([FileList(each) for each in changes])
     for cut in range(len(changes)):
         compacted = _merged([FileList(each) for each in changes[:cut]])

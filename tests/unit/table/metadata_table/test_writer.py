@@ -184,7 +184,7 @@ def test_hudi_rs_reads_an_index_of_several_levels(history: History, compression:
 
 
 def test_what_is_written_twice_is_written_once(history: History) -> None:
-    """As by two who both find a commit half published."""
+    """The writes of two processes that both find a commit half published."""
     index = Index(history)
     write = history.commit({("eu", 1): "v"})
     index.log(write)
