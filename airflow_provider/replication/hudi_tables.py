@@ -186,10 +186,13 @@ class TableReplication:
     def _copy_back(self, undone: Effect) -> None:
         """Copy the files that an undo makes visible again and that a clean of the target has deleted."""
         view = HudiTable.at(self.source).view()
-        shown = (
-            view.base_file(group) for group in sorted(undone.merged_on | undone.replaced | undone.written)
-        )
-        self._copy((each.path, each.size) for each in shown if each is not None)
+        groups = undone.merged_on | undone.replaced | undone.written
+        shown = [
+            each
+            for partition in sorted({group.partition_path for group in groups})
+            for each in (*view.base_files(partition), *view.log_files(partition))
+        ]
+        self._copy((each.path, each.size) for each in shown if each.file_group in groups)
 
     def _bring(self, timeline: Timeline, instant: Instant) -> None:
         try:

@@ -338,7 +338,12 @@ class HudiTable:
         """
         view, hidden = self._view(as_of, valid_write_ids)
         if hidden:
-            check_not_cleaned(self.storage, view, view.all_base_files(), hidden)
+            shown = [
+                each
+                for partition in view.partitions()
+                for each in (*view.base_files(partition), *view.log_files(partition))
+            ]
+            check_not_cleaned(self.storage, view, shown, hidden)
         if hidden or as_of is not None:
             check_complete(self.storage, view, self.timeline(), as_of)
         return view

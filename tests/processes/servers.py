@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -150,6 +151,7 @@ class Postgres:
     """A PostgreSQL server behind a socket in its folder."""
 
     def __init__(self, folder: Path) -> None:
+        self._pid_file = folder / "postmaster.pid"
         self._server: PostgresServer = get_server(folder, cleanup_mode=None, start=False)
         _again_if_slow(self._server.start)()
 
@@ -159,6 +161,11 @@ class Postgres:
 
     def stop(self) -> None:
         self._server.stop()
+
+    def crash(self) -> None:
+        """End it at once, as a power cut would: it recovers at its next start."""
+        os.kill(int(self._pid_file.read_text().split()[0]), signal.SIGQUIT)
+        _gone(self._pid_file)
 
     def start(self) -> None:
         _again_if_slow(self._server.ensure_postgres_running)()
@@ -170,6 +177,11 @@ _again_if_slow = tenacity.retry(
     stop=tenacity.stop_after_attempt(30),
     reraise=True,
 )
+
+
+@_patiently
+def _gone(file: Path) -> None:
+    assert not file.exists()
 
 
 @contextmanager

@@ -1,27 +1,37 @@
-"""Replicators that are processes, killed by SIGKILL, between two databases of a PostgreSQL."""
+"""Replicators that are processes, killed by SIGKILL, between two PostgreSQLs with a warehouse each.
+
+``SOAK=1`` goes on for an hour (``SOAK_SECONDS``), with writers, services and databases that crash meanwhile.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
 
 from airflow_provider.exceptions import CommitError, ReplicationTargetError, TableServiceError
 from airflow_provider.indexing import run_index, schedule_index
-from tests.processes.servers import postgresql
-from tests.unit.replication.pair import Pair
+from airflow_provider.services.archival import archive
+from airflow_provider.services.cleaning import Retention, clean
+from airflow_provider.services.table_compaction import TableCompactionSettings, compact_table
+from airflow_provider.table import HudiTable
+from tests.processes.servers import Postgres, postgresql
+from tests.unit.replication.pair import KINDS, Pair
 from tests.unit.replication.test_table_services import cluster
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 SOURCE_ACTIONS = 60
+IS_SOAK = "SOAK" in os.environ
+SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "3600")) if IS_SOAK else 0.0
 REPLICATE = [
     sys.executable,
     "-c",
@@ -29,80 +39,127 @@ REPLICATE = [
     "replicate",
     "--policy=dr",
 ]
+FOLLOW = [sys.executable, "-m", "tests.processes.replicator"]
 
 
 @pytest.fixture
-def urls() -> Iterator[dict[str, str]]:
-    with postgresql() as server:
-        engine = create_engine(server.url, isolation_level="AUTOCOMMIT")
-        found = {}
-        for side in ("source", "target"):
-            with engine.connect() as connection:
-                connection.execute(text(f"CREATE DATABASE {side}"))
-            made = make_url(server.url).set(database=side)
-            found[side] = made.render_as_string(hide_password=False)
-        engine.dispose()
-        yield found
+def databases() -> Iterator[dict[str, Postgres]]:
+    with postgresql() as source, postgresql() as target:
+        yield {"source": source, "target": target}
 
 
-def test_killed_replicators_lose_nothing_and_double_nothing(tmp_path: Path, urls: dict[str, str]) -> None:
-    pair, chance = Pair(tmp_path, urls["source"], urls["target"]), random.Random(7)
+class Work:
+    """A thread that writes into the source's tables, in and outside of transactions, and serves them."""
+
+    def __init__(self, pair: Pair, chance: random.Random) -> None:
+        self.pair, self.chance, self.opened = pair, chance, list[int]()
+        self.failure: BaseException | None = None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def has_ended(self) -> bool:
+        return not self.thread.is_alive()
+
+    def join(self) -> None:
+        """Wait for its end; what it has left open, also because of an outage, is aborted."""
+        self.thread.join()
+        if self.failure is not None:
+            raise self.failure
+        lists = self.pair.source.valid_txn_list()
+        for txn in [each for each in lists.exceptions if not lists.is_aborted(each)]:
+            self.pair.lake.abort(txn)
+
+    def _run(self) -> None:
+        try:
+            for number in range(SOURCE_ACTIONS):
+                # Refused by the open transaction, or the database is away.
+                with suppress(TableServiceError):
+                    self._do(number)
+        except BaseException as failure:
+            self.failure = failure
+            raise
+
+    def _do(self, number: int) -> None:
+        lake, chance = self.pair.lake, self.chance
+        name = chance.choice(sorted(lake.tables))
+        first = chance.choice([0, 100])
+        rows = {first + chance.randrange(8): number for _ in range(3)}
+        if number % 10 == 3:
+            self.opened.append(lake.begin())
+        elif number % 10 == 8 and self.opened:
+            self._end(self.opened.pop())
+        elif number % 15 == 7:
+            self._serve(lake.tables[name])
+        else:
+            txn = self.opened[-1] if self.opened and chance.random() < 0.3 else None
+            lake.write(name, rows, txn)
+
+    def _end(self, txn: int) -> None:
+        if self.chance.random() < 0.5:
+            with suppress(CommitError):  # one of its writes was refused
+                self.pair.lake.commit(txn)
+                return
+        self.pair.lake.abort(txn)
+
+    def _serve(self, table: HudiTable) -> None:
+        if table.is_merge_on_read:
+            compact_table(table, TableCompactionSettings(delta_commits=1))
+        else:
+            cluster(table)
+        if IS_SOAK:
+            clean(table, Retention(retained=3))
+            archive(table, keep_min=5, keep_max=10)
+
+
+def crash_now_and_then(server: Postgres, chance: random.Random, is_over: Callable[[], bool]) -> None:
+    """Crash a database, and start it again a moment later."""
+    while not is_over():
+        time.sleep(chance.uniform(5.0, 20.0))
+        server.crash()
+        time.sleep(chance.uniform(0.0, 2.0))
+        server.start()
+
+
+def test_killed_replicators_lose_nothing_and_double_nothing(
+    tmp_path: Path, databases: dict[str, Postgres]
+) -> None:
+    urls = {side: server.url for side, server in databases.items()}
+    pair, seed = Pair(tmp_path, urls["source"], urls["target"]), random.randrange(2**32) if IS_SOAK else 7
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    pair.lake.options = KINDS["merge-on-read"]
+    pair.lake.create("stops")
     schedule_index(pair.lake.tables["trips"], ["files", "record_index"])
     run_index(pair.lake.tables["trips"])
-    has_ended = threading.Event()
-
-    def work() -> None:
-        opened: list[int] = []
-        for number in range(SOURCE_ACTIONS):
-            with suppress(TableServiceError):  # refused by the open transaction
-                table = chance.choice(["trips", "riders"])
-                first = chance.choice([0, 100])
-                rows = {first + chance.randrange(8): number for _ in range(3)}
-                if number % 10 == 3:
-                    opened.append(pair.lake.begin())
-                elif number % 10 == 8:
-                    txn = opened.pop()
-                    if chance.random() < 0.5:
-                        pair.lake.abort(txn)
-                        continue
-                    try:
-                        pair.lake.commit(txn)
-                    except CommitError:  # one of its writes was refused
-                        pair.lake.abort(txn)
-                elif number % 15 == 7:
-                    cluster(pair.lake.tables[table])
-                else:
-                    pair.lake.write(table, rows, opened[-1] if opened and chance.random() < 0.3 else None)
-        for txn in opened:
-            pair.lake.abort(txn)
-        has_ended.set()
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    arguments = [f"--{side}={url}" for side, url in urls.items()]
-    arguments += [f"--location={tmp_path}/source={tmp_path}/target", "--database=lake=lake_copy"]
-    deaths = 0
-    while deaths < 6 or not has_ended.is_set():
-        # Sometimes one is still at it when the next one comes.
-        ones = [
-            subprocess.Popen(
-                [*REPLICATE, *arguments, "--follow=60", "--poll=0.05", "--lease=0.2"],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+    once = [*REPLICATE, *(f"--{side}={url}" for side, url in urls.items())]
+    once += [f"--location={tmp_path}/source={tmp_path}/target", "--database=lake=lake_copy"]
+    follow = [*FOLLOW, urls["source"], urls["target"], str(tmp_path), "20"]
+    ends, rounds = time.monotonic() + SOAK_SECONDS, 0
+    while rounds == 0 or time.monotonic() < ends:
+        rounds += 1
+        work = Work(pair, random.Random(chance.random()))
+        crashing = [
+            threading.Thread(
+                target=crash_now_and_then,
+                args=(server, random.Random(chance.random()), work.has_ended),
             )
-            for _ in range(chance.choice([1, 1, 2]))
+            for server in (databases.values() if IS_SOAK else ())
         ]
-        for one in ones:
-            with suppress(subprocess.TimeoutExpired):
-                one.wait(chance.uniform(1.0, 6.0))
-            one.send_signal(signal.SIGKILL)
-            deaths += one.wait() == -signal.SIGKILL
-    worker.join()
-    subprocess.run([*REPLICATE, *arguments], check=True, stdout=subprocess.DEVNULL)
-    pair.check_equal()
-    assert pair.mapped() == {}
-    assert_indexes_equal_a_rebuild(pair.copy_of("trips"))
-    assert pair.replicator().status().last_error is None
+        for each in crashing:
+            each.start()
+        kill_replicators(follow, chance, work.has_ended)
+        for each in crashing:
+            each.join()
+        work.join()
+        subprocess.run(once, check=True, stdout=subprocess.DEVNULL)
+        pair.check_equal()
+        assert pair.mapped() == {}
+        assert pair.replicator().status().last_error is None
+        for name in pair.lake.tables if IS_SOAK else ():
+            clean(pair.copy_of(name), Retention(retained=2))
+            archive(pair.copy_of(name), keep_min=4, keep_max=8)
+        assert_indexes_equal_a_rebuild(pair.copy_of("trips"))
+        print(f"round {rounds}: event {pair.replicator().status().event_id}", flush=True)
     # PostgreSQL allocates write ids, and commits, by statements of its own.
     txn = pair.target.open_txn("somebody", "here")
     with pytest.raises(ReplicationTargetError, match=r"repl\.target\.for"):
@@ -113,3 +170,25 @@ def test_killed_replicators_lose_nothing_and_double_nothing(tmp_path: Path, urls
         pair.target.commit_txn(pair.mapped()[mapped_to])
     pair.source.close()
     pair.target.close()
+
+
+def kill_replicators(command: list[str], chance: random.Random, is_over: Callable[[], bool]) -> None:
+    """Start replicators, and kill each a moment after its first step, until the source's work is over.
+
+    Six die at least.
+    """
+    deaths = 0
+    while deaths < 6 or not is_over():
+        # Sometimes one is still at it when the next one comes.
+        ones = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            for _ in range(chance.choice([1, 1, 2]))
+        ]
+        for one in ones:
+            assert one.stdout is not None
+            one.stdout.readline()
+            with suppress(subprocess.TimeoutExpired):
+                one.wait(chance.uniform(0.0, 4.0))
+            one.kill()
+            deaths += one.wait() == -signal.SIGKILL
+            one.stdout.close()

@@ -71,6 +71,7 @@ def replay_commit(storage: Storage, source: Storage, instant: Instant, content: 
             priority=described.priority,
             written=described.written,
             replaced=described.replaced,
+            appended=described.appended,
             inserted_in=described.inserted_in,
             metadata_path=staged_metadata_path(instant.requested_time),
             owner=describe_owner(),

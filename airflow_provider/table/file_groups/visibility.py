@@ -38,6 +38,9 @@ OVERWRITES = frozenset({"INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE"})
 """Operation types that keep no row of the file groups that they replace."""
 
 
+_COMPACTIONS = frozenset({"COMPACT", "LOG_COMPACT"})
+
+
 class ValidWriteIds(Protocol):
     """A reader's view of a table's write ids, such as a ``ValidWriteIdList``."""
 
@@ -91,8 +94,11 @@ class Effect:
             logged - {FileGroupId(s.partition_path, s.file_id) for s in stats if s.log_files is None}
         )
         merged_on = frozenset(group for stat in stats for group in _merged_on(stat))
+        written = frozenset(FileGroupId(stat.partition_path, stat.file_id) for stat in stats)
         if described.extra_metadata.get(MERGES_IN_ANY_ORDER) == "true":
             merged_on -= appended
+        if operation in _COMPACTIONS:
+            merged_on |= written  # also of a file group that was log files alone
         taken_out_of: set[str] = set()
         if operation not in REWRITES:
             taken_out_of = {group.partition_path for group in replaced}
@@ -102,7 +108,7 @@ class Effect:
             operation,
             _number(described, "txn_id"),
             _number(described, "write_id"),
-            frozenset(FileGroupId(stat.partition_path, stat.file_id) for stat in stats),
+            written,
             merged_on if operation in OVERWRITES else merged_on | replaced,
             replaced,
             frozenset(stat.partition_path for stat in stats if stat.num_inserts),
@@ -210,11 +216,11 @@ def check_not_cleaned(
 
     :param storage: the table's storage.
     :param view: a view of the timeline without these commits.
-    :param shown: all its base files.
+    :param shown: all its base files and log files.
     :param hidden: the invisible commits, in the order of their completion.
     :raises SnapshotUnavailableError: when a cleaner has deleted some of these slices.
     """
-    there = {base_file.file_group for base_file in shown} | set(view.replaced) if hidden else set()
+    there = {each.file_group for each in shown} | set(view.replaced) if hidden else set()
     for effect in hidden:
         if gone := sorted((effect.merged_on | effect.replaced) - there):
             name = f"{gone[0].partition_path}/{gone[0].file_id}".lstrip("/")

@@ -44,15 +44,29 @@ def database_of_lake(root: Path, url: str | None = None) -> Metastore:
 
 
 class Lake:
-    """Two registered tables, and writes in and outside of transactions."""
+    """Two registered tables, and writes in and outside of transactions.
 
-    def __init__(self, root: Path, url: str | None = None) -> None:
+    :param root: the folder of the tables.
+    :param url: of the metastore's database, which is new; by default a file in this folder.
+    :param options: of :meth:`HudiTable.create`, for each table.
+    """
+
+    def __init__(self, root: Path, url: str | None = None, **options: Any) -> None:
+        self.root, self.options = root, options
         self.metastore: Metastore = database_of_lake(root, url)
-        self.tables = {name: self._create(root, name) for name in ("trips", "riders")}
+        self.tables: dict[str, HudiTable] = {}
+        for name in ("trips", "riders"):
+            self.create(name)
 
-    def _create(self, root: Path, name: str) -> HudiTable:
-        table = HudiTable.create(
-            f"{root}/{name}", name=name, schema=SCHEMA, record_key=["id"], partition_by=["city"]
+    def create(self, name: str) -> None:
+        """One more table of this kind, with this name."""
+        self.tables[name] = table = HudiTable.create(
+            f"{self.root}/{name}",
+            name=name,
+            schema=SCHEMA,
+            record_key=["id"],
+            partition_by=["city"],
+            **self.options,
         )
         self.metastore.create_table(
             "lake",
@@ -61,7 +75,6 @@ class Lake:
             schema=[Column("id", "bigint"), Column("fare", "bigint")],
             partition_keys=[Column("city", "string")],
         )
-        return table
 
     def begin(self, **options: Any) -> int:
         return self.metastore.open_txn("me", "here", commit_on_recovery=False, **options)

@@ -16,17 +16,31 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.timeline import newest_archived
 from tests.unit.concurrency.transactional_lake import Lake, database_of_lake, rows_of
 
+KINDS: dict[str, dict[str, Any]] = {
+    "copy-on-write": {},
+    "merge-on-read": {"table_type": "merge_on_read"},
+    "non-blocking": {
+        "table_type": "merge_on_read",
+        "concurrency": "non_blocking",
+        "ordering_field": "fare",
+        "hudi_options": {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2},
+    },
+}
+"""The kinds of tables that are replicated: options of ``HudiTable.create``."""
+
 META = ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_file_name"]
 
 
 class Pair:
     """A source with tables ``lake.trips`` and ``lake.riders``, and its target ``lake_copy``."""
 
-    def __init__(self, root: Path, source_url: str | None = None, target_url: str | None = None) -> None:
+    def __init__(
+        self, root: Path, source_url: str | None = None, target_url: str | None = None, **options: Any
+    ) -> None:
         self.root = root
         (root / "source").mkdir()
         (root / "target").mkdir()
-        self.lake = Lake(root / "source", source_url)
+        self.lake = Lake(root / "source", source_url, **options)
         self.source = self.lake.metastore
         self.target: Metastore = database_of_lake(root / "target", target_url)
         self.policy = ReplicationPolicy("dr", {"lake": "lake_copy"}, {f"{root}/source": f"{root}/target"})
@@ -98,7 +112,24 @@ def check_tables_equal(
     ]
     batches = HudiTableBuilder.from_base_uri(target.location).build().read()
     by_hudi = pa.Table.from_batches(batches).select([*META, *target.schema.names]) if batches else None
-    assert sorted(by_hudi.to_pylist() if by_hudi else [], key=str) == rows(target, None)
+    assert sorted(by_hudi.to_pylist() if by_hudi else [], key=str) == _seen_by_hudi_rs(target)
+
+
+def _seen_by_hudi_rs(table: HudiTable) -> list[dict[str, Any]]:
+    """All rows; with the index ``files`` without file groups that are log files alone (hudi-rs 0.5.0)."""
+    found = rows(table, None)
+    if "files" not in table.config.metadata_partitions:
+        return found
+    view = table.view()
+    unseen = {
+        (each.partition_path, each.file_id)
+        for partition in view.all_partitions()
+        for each in view.log_files(partition)
+        if view.base_file(each.file_group) is None
+    }
+    return [
+        row for row in found if (f"city={row['city']}", row["_hoodie_file_name"].split("_")[0]) not in unseen
+    ]
 
 
 def rows(table: HudiTable, valid: ValidWriteIdList | None) -> list[dict[str, Any]]:

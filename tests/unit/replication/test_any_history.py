@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,17 @@ from airflow_provider.services.cleaning import Retention, clean
 from airflow_provider.services.compaction import CompactionSettings, compact
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
+from airflow_provider.services.table_compaction import TableCompactionSettings, compact_table
 from airflow_provider.table import HudiTable
 from tests.unit.concurrency.transactional_lake import SCHEMA
-from tests.unit.replication.pair import Pair, rows
+from tests.unit.replication.pair import KINDS, Pair, rows
 from tests.unit.replication.test_failover import write_to_new_source
 from tests.unit.replication.test_killed import KilledError
 from tests.unit.replication.test_table_services import cluster
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 # 49: a restore undoes what came with the bootstrap. 64: nothing was committed yet, an id was aborted.
-SEEDS = [49, 64]
+SEEDS = [("copy-on-write", 49), ("copy-on-write", 64)]
 FIRST = int(os.environ.get("FIRST", "0"))
 HISTORIES = range(FIRST, FIRST + int(os.environ.get("HISTORIES", "1")))
 ACTIONS = 30
@@ -44,10 +46,10 @@ Snapshot = dict[str, list[dict[str, Any]]]
 class History:
     """A random history; each action is one of ``_DO``, drawn by its weight."""
 
-    def __init__(self, root: Path, seed: int) -> None:
+    def __init__(self, root: Path, kind: str, seed: int) -> None:
         self.random = random.Random(seed)
         self.for_settings = random.Random(seed)
-        self.pair = Pair(root)
+        self.pair = Pair(root, **KINDS[kind])
         self.lake, self.source = self.pair.lake, self.pair.source
         self.open: list[int] = []
         self.made = 0
@@ -57,10 +59,10 @@ class History:
         self.told: list[str] = []
 
     def run(self) -> None:
-        names, weights = [do.__name__.lstrip("_") for do in _DO], list(_DO.values())
+        actions = _DO | (_DO_BESIDES if self.lake.tables["trips"].is_merge_on_read else {})
         for _ in range(ACTIONS):
-            [do] = self.random.choices(list(_DO), weights)
-            self.told.append(names[list(_DO).index(do)])
+            [do] = self.random.choices(list(actions), list(actions.values()))
+            self.told.append(do.__name__)
             if do in _REFUSED:
                 # As by an open transaction: nothing has happened.
                 with suppress(TableServiceError):
@@ -206,6 +208,9 @@ class History:
     def cluster(self) -> None:
         cluster(self._hudi())
 
+    def compact(self) -> None:
+        compact_table(self._hudi(), TableCompactionSettings(delta_commits=self.random.choice([1, 3])))
+
     def clean(self) -> None:
         clean(self._hudi(), Retention(retained=self.random.choice([1, 3])))
 
@@ -217,7 +222,7 @@ class History:
         if table.config.metadata_partitions and self.random.random() < 0.4:
             drop_index(table, [self.random.choice(table.config.metadata_partitions)])
         else:
-            schedule_index(table, self.random.sample(["files", "column_stats", "record_index"], 2))
+            schedule_index(table, self.random.sample(["files", "column_stats", self._of_keys(table)], 2))
             run_index(table)
 
     def keep(self) -> None:
@@ -247,20 +252,7 @@ class History:
     def create(self) -> None:
         self.made += 1
         name = f"table{self.made}"
-        self.lake.tables[name] = HudiTable.create(
-            f"{self.pair.root}/source/{name}",
-            name=name,
-            schema=SCHEMA,
-            record_key=["id"],
-            partition_by=["city"],
-        )
-        self.source.create_table(
-            "lake",
-            name,
-            location=self.lake.tables[name].location,
-            schema=[Column("id", "bigint"), Column("fare", "bigint")],
-            partition_keys=[Column("city", "string")],
-        )
+        self.lake.create(name)
 
     def rename(self) -> None:
         name = self._table()
@@ -300,6 +292,9 @@ class History:
         keys = self.random.sample(range(first, first + 6), self.random.randint(1, 3))
         return {key: self.random.randint(0, 99) for key in keys}
 
+    def _of_keys(self, table: HudiTable) -> str:
+        return "bloom_filters" if table.is_merge_on_read else "record_index"
+
     def _operation(self) -> str:
         return self.random.choice(["upsert", "upsert", "upsert", "delete", "insert_overwrite"])
 
@@ -330,21 +325,26 @@ _DO: dict[Callable[[History], None], int] = {
 }
 
 
+_DO_BESIDES: dict[Callable[[History], None], int] = {History.compact: 5}
+"""What is done besides to merge-on-read tables."""
+
+
 _REFUSED = {
     History.write,
     History.write_in_transaction,
     History.cluster,
+    History.compact,
     History.index,
     History.keep,
 }
 """What another one's open transaction, or a missing commit, may be in the way of."""
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *HISTORIES])
-def test_any_history(tmp_path: Path, seed: int) -> None:
-    history = History(tmp_path, seed)
+@pytest.mark.parametrize(("kind", "seed"), [*SEEDS, *product(KINDS, HISTORIES)])
+def test_any_history(tmp_path: Path, kind: str, seed: int) -> None:
+    history = History(tmp_path, kind, seed)
     try:
         history.run()
     except BaseException:
-        print(f"seed {seed}: {history.told}")
+        print(f"{kind}, seed {seed}: {history.told}")
         raise
