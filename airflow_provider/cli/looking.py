@@ -11,7 +11,7 @@ from airflow_provider.cli.arguments import AsJson, TableArgument, lock_config, o
 from airflow_provider.cli.output import show, show_grouped, show_one
 
 if TYPE_CHECKING:
-    from airflow_provider.table.reading import FileSlice
+    from airflow_provider.table.file_groups import FileSlice
 
 
 def register(app: typer.Typer) -> None:

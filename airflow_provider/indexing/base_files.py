@@ -8,7 +8,7 @@ or another attempt of a task, may write a file again under the same name.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.indexes import current_indexes
+from airflow_provider.concurrency.indexes import LivingKeys, current_indexes
 from airflow_provider.concurrency.log import find_rollback
 from airflow_provider.exceptions import DuplicateRecordKeyError
-from airflow_provider.table.file_groups import BaseFile, FileSystemView
+from airflow_provider.table.file_groups import BaseFile, FileSlice, FileSystemView
 from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
@@ -43,6 +43,7 @@ from airflow_provider.table.metadata_table import (
     schema_text,
     write_encoded_base_file,
 )
+from airflow_provider.table.reading import slices_of
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import WriteStat, has_never_changed, table_schema
@@ -84,9 +85,10 @@ class IndexBuild:
     :param initial: instant of the metadata table under which each index's base files are written.
     :param columns: the columns with statistics.
     :param files: every committed base file and log file.
-    :param live: paths of the files that a reader sees.
+    :param live: the file slices that a reader sees, by the path of their first file.
     :param logged_until: completion time of the newest entry of the commit log that the snapshot shows.
     :param schema: the table's schema, where some of the files may lack it.
+    :param living: reads the record keys of file slices with log files.
     """
 
     storage: Storage
@@ -95,9 +97,10 @@ class IndexBuild:
     initial: dict[MetadataPartition, str]
     columns: tuple[str, ...]
     files: tuple[BaseFile, ...]
-    live: frozenset[str]
+    live: Mapping[str, FileSlice]
     logged_until: str
     schema: TableSchema | None
+    living: LivingKeys
     _first: dict[MetadataPartition, int] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -132,13 +135,18 @@ class IndexBuild:
         partitions = [each for each in self.file_groups if each is not MetadataPartition.FILES]
         if base_file.path not in self.live and partitions == [MetadataPartition.RECORD_INDEX]:
             return
-        slices = ((None, base_file),) if base_file.path in self.live else ()
+        file_slice = self.live.get(base_file.path)
+        slices = ((None, file_slice),) if file_slice is not None else ()
         try:
             yield from self._entries(FileChanges((base_file,), (), slices), partitions)
         except FileNotFoundError:
             # The file of an older slice may have been cleaned, or its commit was undone.
             log = CommitLog(self.storage)
-            if base_file.path in self.live and find_rollback(log, base_file.instant) is None:
+            if file_slice is not None and not any(
+                find_rollback(log, parsed.instant)
+                for path in file_slice.paths
+                if (parsed := parse_data_file_name(path.rpartition("/")[2]))
+            ):
                 raise
 
     def write(self, number: int, entries: Batches) -> WriteStat:
@@ -174,12 +182,14 @@ class IndexBuild:
             )
         if MetadataPartition.RECORD_INDEX not in partitions:
             return
-        for _, base_file in change.slices:
-            if base_file is None:
+        for _, file_slice in change.slices:
+            if file_slice is None:
                 continue
-            location = RecordLocation.at(base_file.partition_path, base_file.file_id, base_file.instant)
+            location = RecordLocation.at(
+                file_slice.partition_path, file_slice.file_id, file_slice.base_instant
+            )
             payload = pa.array([encode_payload(location)], pa.binary())
-            for keys in record_keys(self.storage, base_file).chunks:
+            for keys in record_keys(self.storage, file_slice, self.living).chunks:
                 which = pa.array(np.zeros(len(keys), np.int32))
                 records = pa.DictionaryArray.from_arrays(which, payload)
                 yield self._batch(MetadataPartition.RECORD_INDEX, keys, records)
@@ -291,14 +301,17 @@ def index_build(
     :param logged_until: completion time of an entry of the commit log that the snapshot shows.
     """
     files = []
-    live = frozenset(each.path for each in view.all_base_files())
+    table = HudiTable.at(storage)
+    if table.is_merge_on_read:
+        slices = slices_of(table, view, view.all_partitions())
+    else:
+        slices = [FileSlice.of(each) for each in view.all_base_files()]
     for partition in view.all_partitions():
         for status in storage.list(partition):
             parsed = parse_data_file_name(status.name)
             if parsed is not None and view.shows(parsed.instant):
                 files.append(BaseFile(partition, *parsed[:3], status.path, status.size))
-    config = HudiTable.at(storage).config
-    schema = table_schema(storage, view.timeline, config)
+    schema = table_schema(storage, view.timeline, table.config)
     return IndexBuild(
         storage,
         instant,
@@ -306,9 +319,10 @@ def index_build(
         initial,
         columns,
         tuple(files),
-        live,
+        {each.paths[0]: each for each in slices},
         logged_until,
-        None if has_never_changed(schema, config) else schema,
+        None if has_never_changed(schema, table.config) else schema,
+        LivingKeys(storage, schema),
     )
 
 

@@ -6,20 +6,19 @@ The index has one place for a key, and would miss the other one.
 
 from __future__ import annotations
 
+from airflow_provider.concurrency.indexes import LivingKeys, SnapshotSlices
 from airflow_provider.exceptions import DuplicateRecordKeyError
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.files import read_base_file
+from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
     MetadataPartition,
     MetadataTable,
     RecordLocation,
     metadata_storage,
+    record_keys,
 )
-from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Timeline
-
-_RECORD_KEY = META_COLUMNS[2]
 
 
 def check_one_place(storage: Storage, timeline: Timeline, *, since: str = "") -> None:
@@ -33,7 +32,9 @@ def check_one_place(storage: Storage, timeline: Timeline, *, since: str = "") ->
     :raises DuplicateRecordKeyError: when a key exists in another place too.
     """
     left: dict[FileGroupId, dict[str, RecordLocation | None]] = {}
-    view = FileSystemView(storage, timeline)
+    table = HudiTable.at(storage)
+    snapshot = SnapshotSlices(table, lambda: FileSystemView(storage, timeline))
+    living = LivingKeys(storage, lambda: table.schema_on(timeline))
     # A clustering that completes now has moved keys in the index, but not in the view yet.
     metadata_table = MetadataTable(metadata_storage(storage), as_of=timeline.newest_completion)
     for file_slice in metadata_table.file_slices(MetadataPartition.RECORD_INDEX):
@@ -43,10 +44,10 @@ def check_one_place(storage: Storage, timeline: Timeline, *, since: str = "") ->
                 if place is not None and _file_group(place) != _file_group(places[-1]):
                     left.setdefault(FileGroupId(place.partition_path, place.file_id), {})[key] = places[-1]
     for group, keys in sorted(left.items()):
-        base_file = view.base_file(group)
-        if base_file is None:
+        still = snapshot.of(group)
+        if still is None:
             continue
-        there = read_base_file(storage, base_file.path, [_RECORD_KEY])[_RECORD_KEY]
+        there = record_keys(storage, still, living)
         if both := sorted(keys.keys() & set(there.to_pylist())):
             known = keys[both[0]]
             this = "/".join(group).lstrip("/")

@@ -116,7 +116,7 @@ def schedule_index(
     wanted, sizes = known_indexes(partitions), index_options(table, options)
     table.check_writable()
     if MetadataPartition.RECORD_INDEX in wanted:
-        table.check_copy_on_write(MetadataPartition.RECORD_INDEX)
+        table.check_keeps_record_index()
     storage, lock = table.storage, lock or default_lock(table)
     if columns is not None and not set(wanted) & set(_STATISTICS):
         raise InvalidInputError(f"columns are those of column_stats; it is not among {', '.join(wanted)}")

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.bucket_index import BucketIndex
-from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.reading import FileSlice, slices_of
+from airflow_provider.table.reading import slices_of
 from airflow_provider.table.timeline import Timeline, WriteStat
 
 _COMMITS_TO_LEARN_FROM = 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from airflow_provider.concurrency.heartbeats import check_wanted
 from airflow_provider.exceptions import TableServiceError, to_dict
 from airflow_provider.ingestion.file_group_plan import Target
+from airflow_provider.table.file_groups import FileSlice
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.files import (
     BaseFileReader,
@@ -28,7 +29,7 @@ from airflow_provider.table.files import (
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.reading import FileSlice, SliceReader
+from airflow_provider.table.reading import EVERY_INSTANT, SliceReader
 from airflow_provider.table.record_merge import Batch, Merge, latest_versions
 from airflow_provider.table.schema import TableSchema, conform, with_meta_columns
 from airflow_provider.table.storage import Storage
@@ -289,7 +290,7 @@ class FileGroupTask:
 
     def _slice_reader(self) -> SliceReader:
         plan = self._plan
-        return SliceReader(plan.storage, plan.config, plan.schema, self._semantics, _ALL)
+        return SliceReader(plan.storage, plan.config, plan.schema, self._semantics, EVERY_INSTANT)
 
     def _file_slice(self) -> FileSlice:
         target, base_file = self._target, self._target.base_file
@@ -315,16 +316,6 @@ class FileGroupTask:
         written = writer.close()
         self._next_row = writer.next_row
         self._stats.append(_write_stat(self._target, written, inserts, updates, deletes))
-
-
-class _All(Container[str]):
-    """Contains every instant, because the plan names only files of completed instants."""
-
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
-_ALL = _All()
 
 
 def _write_stat(target: Target, written: WrittenFile, inserts: int, updates: int, deletes: int) -> WriteStat:

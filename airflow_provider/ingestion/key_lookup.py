@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import InvalidRecordKeyError, UnsupportedTableError
-from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.files import BaseFileReader, BloomFilter, parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import RecordLocation, UsableIndexes
 from airflow_provider.table.properties import INDEX_TYPE, NUMBER_OF_BUCKETS
-from airflow_provider.table.reading import FileSlice, SliceReader, slices_of
+from airflow_provider.table.reading import SliceReader, slices_of
 from airflow_provider.table.schema import META_COLUMNS
 from airflow_provider.table.storage import Storage
 

@@ -249,7 +249,7 @@ def _entry(storage: Storage, moment: Moment, plan: RestorePlan, started: float) 
     undone = frozenset(commit.requested_time for commit in plan.undone)
     after = FileSystemView(storage, moment.timeline.showing(lambda i: i.requested_time not in undone))
     StagedChange(storage, instant).stage(
-        moment.indexes, lambda: _change(storage, moment.timeline, plan, after), lambda: after
+        moment.indexes, lambda: _change(storage, moment, plan, after), lambda: after
     )
     return Restore(
         instant=instant,
@@ -260,13 +260,14 @@ def _entry(storage: Storage, moment: Moment, plan: RestorePlan, started: float) 
     )
 
 
-def _change(storage: Storage, timeline: Timeline, plan: RestorePlan, after: FileSystemView) -> FileChanges:
+def _change(storage: Storage, moment: Moment, plan: RestorePlan, after: FileSystemView) -> FileChanges:
     """The changes of the indexes."""
+    timeline = moment.timeline
     before = FileSystemView(storage, timeline)
     effects = [effect_of(storage, timeline, commit) for commit in plan.undone]
     touched = frozenset[FileGroupId]().union(*(each.written | each.replaced for each in effects))
     removed = (file.path for of_instant in plan.files.values() for file in of_instant)
-    return change_of_undoing(before, after, touched, removed)
+    return change_of_undoing(storage, before, after, touched, removed, moment.indexes)
 
 
 def _metadata(storage: Storage, plan: RestorePlan, instant: str, took: float) -> bytes:

@@ -13,13 +13,12 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.spark.ingestion import spark_schema
-from airflow_provider.table.file_groups import ValidWriteIds
+from airflow_provider.table.file_groups import FileSlice, ValidWriteIds
 from airflow_provider.table.files import BaseFileReader, FileColumns
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import (
     COMMIT_TIME,
     ROW_ID_COLUMNS,
-    FileSlice,
     Increment,
     Order,
     RowIdMaker,

@@ -241,15 +241,17 @@ class HudiTable:
         """The action of a write on the timeline that takes no file group out."""
         return Action.DELTA_COMMIT if self.is_merge_on_read else Action.COMMIT
 
-    def check_copy_on_write(self, what: str) -> None:
-        """Refuse a merge-on-read table.
+    def check_keeps_record_index(self) -> None:
+        """Make sure that a record index of the table can be kept here.
 
-        :param what: what is not done to one here, as the beginning of a sentence.
-        :raises UnsupportedTableError: when the table is one.
+        :raises UnsupportedTableError: when the table is merge-on-read and has a bucket index. Its writers put
+            new keys into log files without a look at what others append at the same time.
         """
-        if self.is_merge_on_read:
+        if self.is_merge_on_read and self.bucket_index is not None:
             raise UnsupportedTableError(
-                f"table {self.location} is {self.config.table_type}: {what} of such a table is not done here",
+                f"table {self.location} is {self.config.table_type} and has a bucket index, which says where "
+                f"a record key lives: {MetadataPartition.RECORD_INDEX} is not kept here beside it; drop it, "
+                "or write with the Hudi that built it",
                 location=self.location,
             )
 
@@ -451,12 +453,8 @@ class HudiTable:
                 property=CONCURRENCY_MODE,
             )
         named = {*config.metadata_partitions, *config.inflight_metadata_partitions}
-        if keeps_indexes and self.is_merge_on_read and MetadataPartition.RECORD_INDEX in named:
-            raise UnsupportedTableError(
-                f"table {self.location} is {config.table_type} and has {MetadataPartition.RECORD_INDEX}, "
-                "which is not kept here for such a table; drop it, or write with the Hudi that built it",
-                location=self.location,
-            )
+        if keeps_indexes and MetadataPartition.RECORD_INDEX in named:
+            self.check_keeps_record_index()
         if keeps_indexes and (foreign := unsupported_indexes(self.storage, named)):
             raise unsupported_indexes_error(self.location, foreign)
 

@@ -11,6 +11,7 @@ from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.metadata_table import MetadataPartition
 from airflow_provider.table.properties import (
     CONCURRENCY_MODE,
+    INDEX_TYPE,
     MERGE_ON_READ,
     NON_BLOCKING,
     NON_BLOCKING_NEEDS,
@@ -29,10 +30,11 @@ def check_table_type(kind: str, options: HudiOptions) -> None:
     :param options: the table's options.
     :raises InvalidInputError: when an index or the concurrency is not one of such a table.
     """
-    if kind == MERGE_ON_READ and MetadataPartition.RECORD_INDEX in options.index.partitions:
+    has_buckets = str(options.values.get(INDEX_TYPE, "")).upper() == "BUCKET"
+    if kind == MERGE_ON_READ and has_buckets and MetadataPartition.RECORD_INDEX in options.index.partitions:
         raise InvalidInputError(
-            f"{MetadataPartition.RECORD_INDEX} is not kept here for a {kind} table: leave its option "
-            "out, or make the table copy_on_write",
+            f"{MetadataPartition.RECORD_INDEX} is not kept here for a {kind} table with a bucket index, "
+            "which says where a record key lives: leave one of the two out of its options",
             table_type=kind,
         )
     if kind != MERGE_ON_READ and options.values.get(CONCURRENCY_MODE) == NON_BLOCKING:

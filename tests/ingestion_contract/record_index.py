@@ -17,6 +17,7 @@ from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
+from airflow_provider.table.reading.snapshots import select_slices
 from tests.ingestion_contract.lake import KIB, Lake, LakeTable, Rows
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.string()})
@@ -35,9 +36,15 @@ def build(table: LakeTable, *indexes: str) -> None:
 
 
 @pytest.fixture
-def table(lake: Lake) -> LakeTable:
+def table_type() -> str:
+    """The type of the tables; who writes may try others, too."""
+    return "copy_on_write"
+
+
+@pytest.fixture
+def table(lake: Lake, table_type: str) -> LakeTable:
     """Two partitions, three file groups each."""
-    made = lake.create(SCHEMA, partition_by=["p"])
+    made = lake.create(SCHEMA, partition_by=["p"], table_type=table_type)
     for number in range(3):
         batch = [
             *rows(range(number * 10, number * 10 + 5)),
@@ -52,10 +59,11 @@ def check_index(table: LakeTable) -> None:
     metadata = MetadataTable(metadata_storage(table.table.storage))
     said = {key: (each.partition_path, each.file_id) for key, each in metadata.records("record_index")}  # type: ignore[union-attr]
     expected = {}
-    for base_file in table.table.base_files():
-        keys = pa.parquet.read_table(f"{table.location}/{base_file.path}")["_hoodie_record_key"].to_pylist()
+    reader, slices = select_slices(table.table)
+    for each in slices:
+        keys = reader.keys(each).to_pylist()
         assert not expected.keys() & set(keys), "a key is there twice"
-        expected |= dict.fromkeys(keys, tuple(base_file.file_group))
+        expected |= dict.fromkeys(keys, tuple(each.file_group))
     assert said == expected
 
 
@@ -63,7 +71,7 @@ def check_index(table: LakeTable) -> None:
 def base_files_gone(table: LakeTable, keep: set[str]) -> Iterator[None]:
     """Base files cannot be opened, but for some."""
     root = Path(table.location)
-    away = [root / each.path for each in table.table.base_files() if each.path not in keep]
+    away = [root / each.path for each in table.table.view().all_base_files() if each.path not in keep]
     for path in away:
         path.rename(f"{path}.away")
     try:
@@ -77,7 +85,7 @@ def file_of(table: LakeTable, number: int) -> str:
     """Path of the base file with a row."""
     (found,) = [
         each.path
-        for each in table.table.base_files()
+        for each in table.table.view().all_base_files()
         if number in pa.parquet.read_table(f"{table.location}/{each.path}")["id"].to_pylist()
     ]
     return found
@@ -155,9 +163,12 @@ def test_what_is_overwritten_may_come_again_and_nothing_else(table: LakeTable) -
     check_index(table)
 
 
-def test_operations_one_after_the_other_with_indexes(lake: Lake) -> None:
+def test_operations_one_after_the_other_with_indexes(lake: Lake, table_type: str) -> None:
     rng = random.Random(3)
-    table, model = lake.create(SCHEMA, partition_by=["p"]), dict[int, dict[str, Any]]()
+    table, model = (
+        lake.create(SCHEMA, partition_by=["p"], table_type=table_type),
+        dict[int, dict[str, Any]](),
+    )
     table.ingest("bulk_insert", rows(range(40)))
     model.update({row["id"]: row for row in rows(range(40))})
     build(table, "files", "column_stats", "bloom_filters", "record_index")
@@ -176,4 +187,5 @@ def test_operations_one_after_the_other_with_indexes(lake: Lake) -> None:
     number = next(iter(model))
     opened: HudiTable = table.table
     assert snapshot(opened, where=[("id", "=", number)]).to_table().to_pylist() == [model[number]]
-    assert len(opened.base_files(where=[("id", "=", number)])) == 1
+    _, slices = select_slices(opened, where=[("id", "=", number)])
+    assert len(slices) == 1

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import BaseFile
 from airflow_provider.table.files.data_file_name import parse_data_file_name
+from airflow_provider.table.reading import select_slices
 
 from .jvm import Session
 
@@ -35,7 +36,7 @@ def check_metadata_table(hudi: Session, table: HudiTable) -> None:
     pending = {instant.requested_time for instant in table.timeline().pending()}
     wrong = [*_wrong_files(Path(table.location), records[FILES], pending)]
     if records[RECORD_INDEX]:
-        wrong += _wrong_keys(table, live, records[RECORD_INDEX])
+        wrong += _wrong_keys(table, records[RECORD_INDEX])
     by_file = {Path(file.path).name: [file] for file in live}
     by_partition: dict[str, list[BaseFile]] = defaultdict(list)
     for file in live:
@@ -61,15 +62,15 @@ def _wrong_files(location: Path, records: Records, pending: Collection[str]) -> 
             yield f"{partition}: only listed {listed - there}, only there {there - listed}"
 
 
-def _wrong_keys(table: HudiTable, live: Iterable[BaseFile], records: Records) -> Iterable[str]:
+def _wrong_keys(table: HudiTable, records: Records) -> Iterable[str]:
     indexed = defaultdict(list)
     for record in records:
         if (place := record["recordIndexMetadata"]) is not None:
             indexed[record["key"]].append((place["partitionName"], _file_id(place)))
     there = {}
-    for file in live:
-        read = pq.ParquetFile(f"{table.location}/{file.path}").read(columns=["_hoodie_record_key"])
-        there |= {key: [(file.partition_path, file.file_id)] for key in read.column(0).to_pylist()}
+    reader, slices = select_slices(table)
+    for each in slices:
+        there |= {key: [(each.partition_path, each.file_id)] for key in reader.keys(each).to_pylist()}
     for key in there.keys() | indexed.keys():
         if there.get(key) != indexed.get(key):
             yield f"record index of {key}: {indexed.get(key)} instead of {there.get(key)}"

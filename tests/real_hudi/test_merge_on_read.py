@@ -18,7 +18,7 @@ from airflow_provider.services.table_compaction import (
 
 from .jvm import Session
 from .metadata_table import check_metadata_table
-from .shared_table import ALL_INDEXES_OF_THE_JVM, SharedTable, row, rows
+from .shared_table import ALL_INDEXES, ALL_INDEXES_OF_THE_JVM, SharedTable, row, rows
 
 START = rows(range(60), 0)
 INDEXES = ("files", "column_stats", "partition_stats", "bloom_filters")
@@ -27,6 +27,13 @@ OF_THE_JVM = {
     "hoodie.datasource.write.table.type": "MERGE_ON_READ",
     "hoodie.compact.inline": "false",
     "hoodie.metadata.global.record.level.index.enable": "false",
+}
+BY_RECORD_INDEX = {
+    **ALL_INDEXES_OF_THE_JVM,
+    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    "hoodie.compact.inline": "false",
+    "hoodie.index.type": "GLOBAL_RECORD_LEVEL_INDEX",
+    "hoodie.parquet.small.file.limit": "0",
 }
 ALWAYS = TableCompactionSettings(delta_commits=1)
 
@@ -90,5 +97,25 @@ def test_upserts_deletes_and_compactions_in_turn(
     assert run_table_compaction(shared.table, instant) is not None
     shared.check()
     clean(shared.table, Retention("KEEP_LATEST_FILE_VERSIONS", 1))
+    shared.check()
+    check_metadata_table(hudi, shared.table)
+
+
+@pytest.mark.timeout(1800)
+def test_both_keep_the_record_index_and_find_keys_by_it(hudi: Session, location: Path) -> None:
+    shared = SharedTable.of_ours(hudi, location, START, ALL_INDEXES, table_type="merge_on_read")
+    shared.always(BY_RECORD_INDEX)
+    shared.ours([*rows(range(0, 60, 7), 1000, 100), row(200, 1, 100)], small_file_limit=0)
+    shared.ours_deletes(["k0003", "k0013"])
+    shared.theirs([*rows(range(0, 60, 5), 2000, 110), row(3, 2, 110), row(300, 1, 110)])
+    shared.check()
+    shared.sql("delete from {t} where id in ('k0020', 'k0030')")
+    shared.drop(["k0020", "k0030"])
+    check_metadata_table(hudi, shared.table)
+    shared.ours([row(20, 3, 120), row(13, 3, 120), row(300, 3, 120)], small_file_limit=0)
+    shared.check()
+    assert compact_table(shared.table, ALWAYS)
+    shared.theirs([row(20, 4, 130), row(30, 4, 130), row(13, 4, 130)])
+    shared.ours_deletes(["k0030", "k0000"])
     shared.check()
     check_metadata_table(hudi, shared.table)

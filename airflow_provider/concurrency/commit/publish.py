@@ -424,7 +424,7 @@ def _stage_again(storage: Storage, entry: Commit) -> None:
     with suppress(FileNotFoundError):  # published in this moment
         metadata = decode_commit_metadata(storage.read(_staged(entry)))
         timeline = Timeline.load(storage)
-        change = change_of_metadata(storage, timeline, metadata, entry.instant, entry.completion_time)
+        change = change_of_metadata(storage, timeline, metadata, entry.completion_time, entry.indexes or ())
         StagedChange(storage, entry.instant).stage(
             entry.indexes or (),
             lambda: change,

@@ -62,7 +62,7 @@ def replay_commit(storage: Storage, source: Storage, instant: Instant, content: 
                 instant=instant.requested_time,
             )
         storage.put(staged_metadata_path(instant.requested_time), content)
-        change = change_of_metadata(storage, moment.timeline, metadata, instant.requested_time, _AFTER_ALL)
+        change = change_of_metadata(storage, moment.timeline, metadata, _AFTER_ALL, moment.indexes)
         staged.stage(moment.indexes, lambda: change, moment.view, schema_of_commit(metadata))
         return Commit(
             instant=instant.requested_time,

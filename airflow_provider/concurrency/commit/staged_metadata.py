@@ -132,7 +132,7 @@ class StagedWrite:
 
         def change() -> FileChanges:
             return change_of_write(
-                content.write_stats, content.taken_out, self._info.operation, self._instant, view
+                self._storage, content.write_stats, content.taken_out, self._info.operation, view, indexes
             )
 
         self._indexed.stage(indexes, change, view, content.schema)

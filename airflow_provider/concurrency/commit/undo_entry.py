@@ -5,13 +5,14 @@ If another Hudi writer has undone a commit, the log does not know it yet: the ne
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 from airflow_provider.concurrency.commit.concurrent_changes import Moment
 from airflow_provider.concurrency.commit.publish import files_in
 from airflow_provider.concurrency.conflicts import OWNER, PRIORITIES
 from airflow_provider.concurrency.indexes import StagedChange, change_of_undoing, state_in_indexes
-from airflow_provider.concurrency.log import Commit, CommitLog, Revert, commit_of
+from airflow_provider.concurrency.log import Commit, CommitLog, IndexState, Revert, commit_of
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.metadata_table import FileChanges
@@ -79,7 +80,7 @@ def revert_entry(
     instant = moment.request_instant(Action.ROLLBACK, "ROLLBACK")
     after = view_without(storage, reverted.instant)
     StagedChange(storage, instant).stage(
-        moment.indexes, lambda: _change_of(storage, reverted, after), lambda: after
+        moment.indexes, lambda: _change_of(storage, reverted, after, moment.indexes), lambda: after
     )
     return Revert(
         instant=instant,
@@ -95,11 +96,13 @@ def revert_entry(
     )
 
 
-def _change_of(storage: Storage, reverted: Commit, after: FileSystemView) -> FileChanges:
+def _change_of(
+    storage: Storage, reverted: Commit, after: FileSystemView, indexes: Iterable[IndexState]
+) -> FileChanges:
     """What it changes in the indexes that a commit is undone."""
     before = FileSystemView(storage, lambda: Timeline.load(storage))
     removed = files_in(storage, {group.partition_path for group in reverted.written}, reverted.instant)
-    return change_of_undoing(before, after, reverted.touched, removed)
+    return change_of_undoing(storage, before, after, reverted.touched, removed, indexes)
 
 
 def view_without(storage: Storage, instant: str) -> FileSystemView:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import takewhile
 
 from airflow_provider.concurrency.indexes import (
+    LivingKeys,
     StagedChange,
     change_of_completed,
     columns_of,
@@ -17,6 +18,7 @@ from airflow_provider.concurrency.indexes import (
 from airflow_provider.concurrency.log import CommitLog, IndexState
 from airflow_provider.exceptions import CorruptTableError, NoSuchInstantError
 from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataTable, is_initial, metadata_storage, records_of
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Action, Instant, Timeline, find_archived
@@ -105,7 +107,7 @@ def _since(index: IndexState, own: Timeline) -> str:
 
 
 def _log(storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline, instant: Instant) -> Instant:
-    change = change_of_completed(storage, timeline, instant)
+    change = change_of_completed(storage, timeline, instant, indexes)
     StagedChange(storage, instant.requested_time).stage(
         indexes, lambda: change, lambda: FileSystemView(storage, timeline)
     )
@@ -159,9 +161,10 @@ def _completed_here(storage: Storage, after: str) -> frozenset[str]:
 
 def _log_to(storage: Storage, indexes: Sequence[IndexState], timeline: Timeline, instant: Instant) -> bool:
     """Log an instant to some indexes, beside what it has logged to others; False where nothing is to be."""
-    change = change_of_completed(storage, timeline, instant)
+    change = change_of_completed(storage, timeline, instant, indexes)
     partitions = [index.partition for index in indexes]
-    records = records_of(storage, change, partitions, columns_of(storage, partitions))
+    living = LivingKeys(storage, lambda: HudiTable.at(storage).schema_on(timeline))
+    records = records_of(storage, change, partitions, columns_of(storage, partitions), living=living)
     metadata_table = metadata_storage(storage)
     table = MetadataTable(metadata_table)
     for index in indexes:

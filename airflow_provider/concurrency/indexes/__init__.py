@@ -15,6 +15,7 @@ from airflow_provider.concurrency.indexes.first_base_files import (
     stage_base_files,
     staged_base_files,
 )
+from airflow_provider.concurrency.indexes.key_slices import LivingKeys, SnapshotSlices
 from airflow_provider.concurrency.indexes.log_to_indexes import (
     StagedChange,
     change_of_completed,
@@ -37,6 +38,8 @@ __all__ = [
     "DROP_INDEX",
     "INDEX",
     "BaseFiles",
+    "LivingKeys",
+    "SnapshotSlices",
     "StagedChange",
     "TableIndexes",
     "are_there",

@@ -17,10 +17,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from airflow_provider.concurrency.indexes.key_slices import (
+    LivingKeys,
+    SlicePair,
+    data_file,
+    keeps_record_index,
+    slices_of_undoing,
+    slices_of_write,
+)
 from airflow_provider.concurrency.indexes.state import check_made, table_indexes
 from airflow_provider.concurrency.log import CommitLog, IndexState, LogEntry
-from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
-from airflow_provider.table.files import LogFileName, parse_data_file_name
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.files import LogFileName
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
     METADATA_FOLDER,
@@ -45,7 +53,6 @@ from airflow_provider.table.metadata_table import (
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
-    REWRITES,
     Action,
     CommitMetadata,
     Instant,
@@ -139,7 +146,10 @@ class StagedChange:
             check_made(self._storage.root, index)
         partitions = [index.partition for index in indexes]
         columns = columns_of(self._storage, partitions)
-        records = records_of(self._storage, change, partitions, columns)
+        living = LivingKeys(
+            self._storage, schema or (lambda: HudiTable.at(self._storage).schema_on(view().timeline))
+        )
+        records = records_of(self._storage, change, partitions, columns, living=living)
         if ranges := records.get(MetadataPartition.PARTITION_STATS):
             ranges.update(self._told_anew(ranges, change, view, schema))
         stats = [
@@ -275,70 +285,67 @@ def columns_of(storage: Storage, partitions: Collection[str]) -> Sequence[str]:
 
 
 def change_of_write(
+    storage: Storage,
     write_stats: Iterable[WriteStat],
     replaced: Iterable[FileGroupId],
     operation: str,
-    instant: str,
     view: Callable[[], FileSystemView],
+    indexes: Iterable[IndexState],
+    *,
+    logs_add_keys: bool = False,
 ) -> FileChanges:
     """What a write changes.
 
+    :param storage: the table's storage.
     :param write_stats: the statistics of the commit's data files.
     :param replaced: the file groups that the commit replaces.
     :param operation: Hudi's operation type.
-    :param instant: requested time.
-    :param view: the snapshot that it is based on; asked only where it takes file groups out.
+    :param view: the snapshot that it is based on; asked only where keys come or go.
+    :param indexes: the indexes to which it is logged.
+    :param logs_add_keys: see :func:`~airflow_provider.concurrency.indexes.key_slices.slices_of_write`.
     """
-    added: list[BaseFile] = []
-    slices: list[tuple[BaseFile | None, BaseFile | None]] = []
-    seen: set[FileGroupId] = set()
-    for stat in write_stats:
-        after = _base_file(stat.path, stat.file_size)
-        if after is None:
-            continue
-        if after.is_log:  # which adds no key to its file group
-            added.append(after)
-            continue
-        before = None
-        if stat.prev_base_file and operation not in REWRITES:
-            before = _base_file(f"{stat.partition_path}/{stat.prev_base_file}".lstrip("/"))
-        added.append(after)
-        if before is not None:
-            seen.add(before.file_group)
-        if before is None or before.file_id != after.file_id or stat.num_inserts or stat.num_deletes:
-            slices.append((before, after))
-    gone = set(replaced) - seen
-    if gone and operation not in REWRITES:  # whose rows are in the new files, all of them
-        slices += [(view().base_file(group), None) for group in sorted(gone)]
-    return FileChanges(tuple(added), (), tuple(slices))
+    stats = list(write_stats)
+    added = [file for stat in stats if (file := data_file(stat.path, stat.file_size)) is not None]
+    slices: tuple[SlicePair, ...] = ()
+    if keeps_record_index(indexes):
+        slices = slices_of_write(storage, stats, replaced, operation, view, logs_add_keys=logs_add_keys)
+    return FileChanges(tuple(added), (), slices)
 
 
 def change_of_undoing(
+    storage: Storage,
     before: FileSystemView,
     after: FileSystemView,
     file_groups: Iterable[FileGroupId],
     removed: Iterable[str],
+    indexes: Iterable[IndexState],
 ) -> FileChanges:
     """The change of the indexes when commits are undone.
 
+    :param storage: the table's storage.
     :param before: the snapshot with the commits.
     :param after: the snapshot without the commits.
     :param file_groups: the file groups that the commits wrote or replaced.
     :param removed: the paths of the commits' data files.
+    :param indexes: the indexes to which it is logged.
     """
-    slices = [(before.base_file(group), after.base_file(group)) for group in sorted(set(file_groups))]
-    changed = [(old, new) for old, new in slices if old != new]
-    back = tuple(new for _, new in changed if new is not None)
+    groups = sorted(set(file_groups))
+    bases = [(before.base_file(group), after.base_file(group)) for group in groups]
+    back = tuple(new for old, new in bases if new is not None and old != new)
     # Rows that come back to a file group leave the one that they were in: both are named.
-    return FileChanges((), tuple(sorted(removed)), tuple(changed), back)
+    slices = slices_of_undoing(storage, before, after, groups) if keeps_record_index(indexes) else ()
+    return FileChanges((), tuple(sorted(removed)), slices, back)
 
 
-def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) -> FileChanges:
+def change_of_completed(
+    storage: Storage, timeline: Timeline, instant: Instant, indexes: Iterable[IndexState]
+) -> FileChanges:
     """What a completed instant has changed, by its own metadata.
 
     :param storage: the table's storage.
     :param timeline: a timeline that has it.
     :param instant: a commit, clean, rollback or restore.
+    :param indexes: the indexes to which it is logged.
     :raises NoSuchInstantError: when it was undone since.
     """
     # An instant that was archived meanwhile is logged by nobody else.
@@ -346,19 +353,23 @@ def change_of_completed(storage: Storage, timeline: Timeline, instant: Instant) 
     if instant.action in (Action.CLEAN, Action.ROLLBACK, Action.RESTORE):
         return FileChanges(removed=tuple(sorted(_deleted(decode(content)))))
     said, moment = decode_commit_metadata(content), instant.completion_time or ""
-    return change_of_metadata(storage, timeline, said, instant.requested_time, moment)
+    return change_of_metadata(storage, timeline, said, moment, indexes)
 
 
 def change_of_metadata(
-    storage: Storage, timeline: Timeline, said: CommitMetadata, instant: str, moment: str
+    storage: Storage,
+    timeline: Timeline,
+    said: CommitMetadata,
+    moment: str,
+    indexes: Iterable[IndexState],
 ) -> FileChanges:
     """What a commit has changed, or will, by its commit metadata.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
     :param said: the commit metadata.
-    :param instant: requested time.
     :param moment: completion time.
+    :param indexes: the indexes to which it is logged.
     """
     replaced = [FileGroupId(path, each) for path, ids in said.replaced.items() for each in ids]
 
@@ -370,7 +381,9 @@ def change_of_metadata(
     known = [
         stat if _has_predecessor(storage, stat) else replace(stat, prev_base_file=None) for stat in there
     ]
-    return change_of_write(known, replaced, said.operation_type.upper(), instant, view)
+    return change_of_write(
+        storage, known, replaced, said.operation_type.upper(), view, indexes, logs_add_keys=True
+    )
 
 
 def _files_of(storage: Storage, stat: WriteStat) -> Iterator[WriteStat]:
@@ -394,9 +407,3 @@ def _deleted(record: Mapping[str, Any]) -> Iterable[str]:
         for partition, said in (each.get("partitionMetadata") or {}).items():
             for file in said.get("successDeleteFiles") or ():
                 yield f"{partition}/{file.rpartition('/')[2]}".lstrip("/")
-
-
-def _base_file(path: str, size: int = 0) -> BaseFile | None:
-    partition, _, name = path.rpartition("/")
-    parsed = parse_data_file_name(name)
-    return BaseFile(partition, *parsed[:3], path, size) if parsed else None

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.services.compaction_plan import CompactionOperation, CompactionPlan
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.reading import FileSlice, slices_of
+from airflow_provider.table.reading import slices_of
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from airflow_provider.table.file_groups.cleans import (
     missing_file,
     planned_files,
 )
+from airflow_provider.table.file_groups.file_slice import FileSlice
 from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView, ShownInstants
 from airflow_provider.table.file_groups.visibility import (
     MERGES_IN_ANY_ORDER,
@@ -28,6 +29,7 @@ __all__ = [
     "BaseFile",
     "Effect",
     "FileGroupId",
+    "FileSlice",
     "FileSystemView",
     "ShownInstants",
     "ValidWriteIds",

@@ -8,15 +8,15 @@ from airflow_provider.table.reading.incremental import (
     increment,
     movable_checkpoint,
 )
-from airflow_provider.table.reading.log_merge import SliceReader
+from airflow_provider.table.reading.log_merge import EVERY_INSTANT, SliceReader
 from airflow_provider.table.reading.row_ids import ROW_ID_COLUMNS, RowIdMaker
-from airflow_provider.table.reading.slices import FileSlice, file_slices, slices_of
+from airflow_provider.table.reading.slices import file_slices, slices_of
 from airflow_provider.table.reading.snapshots import read_optimized, select_slices, snapshot
 
 __all__ = [
     "COMMIT_TIME",
+    "EVERY_INSTANT",
     "ROW_ID_COLUMNS",
-    "FileSlice",
     "Increment",
     "Order",
     "RowIdMaker",

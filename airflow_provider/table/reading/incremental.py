@@ -34,7 +34,7 @@ from airflow_provider.exceptions import (
     NoSuchInstantError,
     UnsupportedTableError,
 )
-from airflow_provider.table.file_groups import Effect, FileGroupId, FileSystemView, missing_file
+from airflow_provider.table.file_groups import Effect, FileGroupId, FileSlice, FileSystemView, missing_file
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.checkpoints import (
     check_files_are_there,
@@ -52,7 +52,7 @@ from airflow_provider.table.reading.logged_changes import (
     without_outer_log_compactions,
 )
 from airflow_provider.table.reading.row_ids import ROW_ID_COLUMNS, RowIdMaker
-from airflow_provider.table.reading.slices import FileSlice, slices_of
+from airflow_provider.table.reading.slices import slices_of
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import CorruptTableError
-from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_groups import FileSlice, FileSystemView
 from airflow_provider.table.files import (
     DATA_BLOCKS,
     BaseFileReader,
@@ -36,12 +36,20 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.merge_semantics import IS_DELETED, Mask, MergeSemantics
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.reading.slices import FileSlice
 from airflow_provider.table.record_merge import Batch, Merge, latest_versions
 from airflow_provider.table.schema import META_COLUMNS, TableSchema, with_meta_columns
 from airflow_provider.table.storage import ByteRange, Storage
 
 _RECORD_KEY = META_COLUMNS[2]
+
+
+class _EveryInstant(Container[str]):
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+EVERY_INSTANT: Container[str] = _EveryInstant()
+"""For a reader of file slices whose files are all of completed instants."""
 
 
 class Logged(NamedTuple):

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.files import LogFileName
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.log_merge import SliceReader
-from airflow_provider.table.reading.slices import FileSlice, slices_of
+from airflow_provider.table.reading.slices import slices_of
 from airflow_provider.table.timeline import CommitMetadata, Instant
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider.table.file_groups import FileSlice
 from airflow_provider.table.reading.log_merge import SliceReader
 from airflow_provider.table.reading.rows import MadeRows
-from airflow_provider.table.reading.slices import FileSlice
 from airflow_provider.table.schema import with_meta_columns
 
 

@@ -1,4 +1,4 @@
-"""File slices with their log files, as a merge-on-read table has them.
+"""The file slices of a snapshot, with their log files, as a merge-on-read table has them.
 
 :mod:`airflow_provider.table.reading.log_merge` reads their rows.
 """
@@ -6,41 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.files import LogFileName
 from airflow_provider.table.hudi_table import HudiTable
-
-
-@dataclass(frozen=True)
-class FileSlice:
-    """One version of a file group: a base file and the log files on it.
-
-    :param partition_path: partition path relative to the table.
-    :param file_id: the file group's id.
-    :param base_instant: requested time of the instant that wrote the base file; without a base file, of the
-        instant that wrote the first log file.
-    :param base_path: the base file, relative to the table; None when the slice has log files only.
-    :param log_paths: the log files, relative to the table, in the order in which readers merge them.
-    """
-
-    partition_path: str
-    file_id: str
-    base_instant: str
-    base_path: str | None
-    log_paths: tuple[str, ...] = ()
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The base file and the log files, relative to the table."""
-        return (*(() if self.base_path is None else (self.base_path,)), *self.log_paths)
-
-    @property
-    def file_group(self) -> FileGroupId:
-        """The file group that this slice belongs to."""
-        return FileGroupId(self.partition_path, self.file_id)
 
 
 def file_slices(table: HudiTable, as_of: str | None = None) -> list[FileSlice]:

@@ -17,6 +17,7 @@ from airflow_provider.table.skipping.predicates import (
 )
 from airflow_provider.table.skipping.selection import (
     Selection,
+    groups_by_key,
     select_files,
     select_partitions,
     without_matches,
@@ -29,6 +30,7 @@ __all__ = [
     "Where",
     "alternatives",
     "expression",
+    "groups_by_key",
     "has_nan",
     "literal",
     "named_columns",

@@ -20,7 +20,7 @@ from airflow_provider.exceptions import NotATableError, TableServiceError
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.keys import partition_values, record_keys
 from airflow_provider.table.metadata_table import ColumnStats, MetadataPartition, ValueType, value_type
-from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.properties import MERGE_ON_READ, TableConfig
 from airflow_provider.table.schema import META_COLUMNS, converted, with_meta_columns
 from airflow_provider.table.skipping.predicates import (
     Filter,
@@ -202,17 +202,35 @@ def _by_key(
     view: FileSystemView, config: TableConfig, schema: pa.Schema, where: Where
 ) -> list[BaseFile] | None:
     """The files with the record keys that a query names; None when it names none or no index answers."""
+    if config.table_type == MERGE_ON_READ:
+        return None  # a base file has keys that a log file has deleted, and the index has not
+    groups = groups_by_key(view, config, schema, where)
+    if groups is None:
+        return None
+    found = [base_file for group in sorted(groups) if (base_file := view.base_file(group)) is not None]
+    if len(found) < len(groups):
+        return None  # it is not of this snapshot
+    return found
+
+
+def groups_by_key(
+    view: FileSystemView, config: TableConfig, schema: pa.Schema, where: Where
+) -> set[FileGroupId] | None:
+    """The file groups with the record keys that a query names, by ``record_index``.
+
+    :param view: the snapshot.
+    :param config: the table's configuration.
+    :param schema: the table's columns.
+    :param where: what the query asks for.
+    :return: None when the query does not say all keys of its rows, or no index answers.
+    """
     keys = _record_keys(where, config, schema)
     if keys is None or view.indexes is None:
         return None
     locations = view.indexes.locations(keys)
     if locations is None:
         return None
-    groups = {FileGroupId(each.partition_path, each.file_id) for each in locations.values()}
-    found = [base_file for group in sorted(groups) if (base_file := view.base_file(group)) is not None]
-    if len(found) < len(groups):
-        return None  # it is not of this snapshot
-    return found
+    return {FileGroupId(each.partition_path, each.file_id) for each in locations.values()}
 
 
 def _record_keys(where: Where, config: TableConfig, schema: pa.Schema) -> set[str] | None:

@@ -28,7 +28,7 @@ from tests.unit.concurrency.simulation import Actor, MemoryStorage, NoLock, Simu
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 INDEXES = ["files", "record_index"]
-OF_MERGE_ON_READ = ["files", "column_stats"]
+OF_MERGE_ON_READ = ["files", "column_stats", "record_index"]
 FEW_FILE_GROUPS = {"hoodie.metadata.record.index.min.filegroup.count": 2}
 AGES = 3600.0  # nobody beats in a simulation
 SOAK = int(os.environ.get("EXAMPLES", "25")) > 25

@@ -16,9 +16,9 @@ from tests.ingestion_contract.lake import Lake, LakeTable
 from tests.ingestion_contract.record_index import SCHEMA, SMALL, base_files_gone, build, check_index, rows
 
 
-@pytest.fixture
-def table(lake: Lake) -> LakeTable:
-    made = lake.create(SCHEMA, partition_by=["p"])
+@pytest.fixture(params=["copy_on_write", "merge_on_read"])
+def table(lake: Lake, request: pytest.FixtureRequest) -> LakeTable:
+    made = lake.create(SCHEMA, partition_by=["p"], table_type=request.param)
     for ids in (range(5), range(5, 10)):
         made.ingest("bulk_insert", rows(ids), **SMALL)
     build(made, "files", "record_index")

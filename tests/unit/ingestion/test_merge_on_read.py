@@ -203,14 +203,9 @@ def test_a_column_is_added_and_widened(table: LakeTable) -> None:
     table.check_now(wanted)
 
 
-def test_what_is_not_done_is_refused(lake: Lake, table: LakeTable) -> None:
+def test_what_is_not_done_is_refused(lake: Lake) -> None:
     with pytest.raises(InvalidInputError, match="table_type must be copy_on_write or merge_on_read"):
         lake.create(SCHEMA, table_type="merge_on_write")
-    record_index = {"hoodie.metadata.global.record.level.index.enable": True}
-    with pytest.raises(InvalidInputError, match="record_index is not kept here"):
-        make(lake, hudi_options=record_index)
-    with pytest.raises(UnsupportedTableError, match="record_index of such a table is not done here"):
-        schedule_index(table.table, ["record_index"])
     with pytest.raises(UnsupportedTableError, match="it has no log files"):
         compact_table(lake.create(SCHEMA).table)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider.table import HudiTable
+from airflow_provider.table.file_groups.file_slice import FileSlice
 from airflow_provider.table.file_groups.view import BaseFile, FileGroupId
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.metadata_table.index_records.changes import FileChanges, records_of
@@ -57,7 +58,9 @@ def build_indexes(
         for status in table.storage.list(partition)
         if (parsed := parse_base_file_name(status.name)) and view.shows(parsed[2])
     ]
-    change = FileChanges(tuple(there), slices=tuple((None, each) for each in view.all_base_files()))
+    change = FileChanges(
+        tuple(there), slices=tuple((None, FileSlice.of(each)) for each in view.all_base_files())
+    )
     records = records_of(table.storage, change, partitions, indexed_columns(table.schema))
     stats = []
     for partition in partitions:
@@ -108,7 +111,7 @@ class IndexedHistory(History):
             )
             slices = [(before.get(group), self.live.get(group), group) for group in sorted(groups)]
             changed = tuple(
-                (old and self._base_file(group, old), new and self._base_file(group, new))
+                (old and self._slice(group, old), new and self._slice(group, new))
                 for old, new, group in slices
                 if old != new
             )
@@ -125,7 +128,7 @@ class IndexedHistory(History):
         for path, content in there.items():  # deleted later, so that its keys can be read until then
             self.storage.put(path, content)
         slices = tuple(
-            (old and self._base_file(group, old), new and self._base_file(group, new))
+            (old and self._slice(group, old), new and self._slice(group, new))
             for group in sorted({*before, *self.live})
             for old, new in ((before.get(group), self.live.get(group)),)
             if old != new
@@ -175,6 +178,9 @@ class IndexedHistory(History):
         )
         stats = log_changes(storage, MetadataTable(storage), instant, records)
         write_instant(storage, Action.DELTA_COMMIT, instant, completion_time, UPSERT, stats)
+
+    def _slice(self, group: FileGroupId, each: Slice) -> FileSlice:
+        return FileSlice.of(self._base_file(group, each))
 
     def _base_file(self, group: FileGroupId, each: Slice) -> BaseFile:
         parsed, status = parse_base_file_name(each.path.rpartition("/")[2]), self.storage.stat(each.path)

@@ -17,6 +17,7 @@ import pytest
 
 from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.table import HudiTable, read_optimized, snapshot
+from airflow_provider.table.file_groups import FileSlice
 from airflow_provider.table.files import (
     BlockType,
     DeletedRecord,
@@ -30,7 +31,7 @@ from airflow_provider.table.files import (
 from airflow_provider.table.files.log_file import encode_rollback_block
 from airflow_provider.table.files.log_records import encode_avro_records, parsed_schema
 from airflow_provider.table.merge_semantics import MergeSemantics
-from airflow_provider.table.reading import FileSlice, SliceReader
+from airflow_provider.table.reading import SliceReader
 from airflow_provider.table.schema import TableSchema, arrow_to_avro, with_meta_columns
 from airflow_provider.table.storage import ByteRange
 

@@ -8,13 +8,13 @@ Sources: ``HoodieTableMetadataUtil.convertMetadataToRecords`` and its ``convert.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider.table.file_groups import BaseFile
+from airflow_provider.table.file_groups import BaseFile, FileSlice
 from airflow_provider.table.files import BaseFileReader
 from airflow_provider.table.metadata_table.index_records.logged import logged_column_stats
 from airflow_provider.table.metadata_table.index_records.statistics import (
@@ -53,13 +53,17 @@ _OF_FOOTERS = frozenset(
 )
 
 
+LivingKeys = Callable[[FileSlice], pa.ChunkedArray]
+"""The record keys that live in a file slice with log files."""
+
+
 @dataclass(frozen=True)
 class FileChanges:
     """How the files of a table change.
 
     :param added: base files and log files that the change adds.
     :param removed: paths of base files and log files, relative to the table, that no reader sees any more.
-    :param slices: for every file group in which record keys come or go, the base file that a reader saw
+    :param slices: for every file group in which record keys come or go, the file slice that a reader saw
         before and the one that it sees afterwards; None when it sees none. A key that leaves one file group
         and enters another moves.
     :param back: base files that readers see again. The indexes know them, but statistics of their partition
@@ -68,7 +72,7 @@ class FileChanges:
 
     added: tuple[BaseFile, ...] = ()
     removed: tuple[str, ...] = ()
-    slices: tuple[tuple[BaseFile | None, BaseFile | None], ...] = ()
+    slices: tuple[tuple[FileSlice | None, FileSlice | None], ...] = ()
     back: tuple[BaseFile, ...] = ()
 
 
@@ -78,6 +82,8 @@ def records_of(
     partitions: Iterable[str],
     columns: Sequence[str] = (),
     schema: TableSchema | None = None,
+    *,
+    living: LivingKeys | None = None,
 ) -> dict[str, Records]:
     """The records that a change adds to some partitions of the metadata table.
 
@@ -87,6 +93,7 @@ def records_of(
     :param columns: the columns of the table whose statistics are kept.
     :param schema: the table's schema, when base files may be older than it: a partition's statistics have the
         types of this schema. None when all base files have one schema.
+    :param living: reads file slices with log files, for ``record_index``. None when there are none.
     :return: records by key and by metadata partition; a partition without records is left out.
     :raises FileNotFoundError: when a file that was added is not there.
     """
@@ -98,7 +105,7 @@ def records_of(
     if _OF_FOOTERS & found.keys():
         keys = _add_footers(storage, change, found, columns, schema)
     if MetadataPartition.RECORD_INDEX in found:
-        found[MetadataPartition.RECORD_INDEX] = _locations(storage, change, keys)
+        found[MetadataPartition.RECORD_INDEX] = _locations(storage, change, keys, living)
     return {partition: records for partition, records in found.items() if records}
 
 
@@ -126,7 +133,11 @@ def _add_footers(
 
     :return: the record keys that are needed next, by path of their file, because the file is open here.
     """
-    of_keys = {after.path for _, after in change.slices if after and MetadataPartition.RECORD_INDEX in found}
+    of_keys = {
+        after.base_path
+        for _, after in change.slices
+        if after and not after.log_paths and MetadataPartition.RECORD_INDEX in found
+    }
     keys: dict[str, pa.ChunkedArray] = {}
     stats_of = found.get(MetadataPartition.COLUMN_STATS)
     blooms = found.get(MetadataPartition.BLOOM_FILTERS)
@@ -173,35 +184,48 @@ def _add_footers(
     return keys
 
 
-def _locations(storage: Storage, change: FileChanges, keys: Mapping[str, pa.ChunkedArray]) -> Records:
+def _locations(
+    storage: Storage, change: FileChanges, keys: Mapping[str, pa.ChunkedArray], living: LivingKeys | None
+) -> Records:
     gone: Records = {}
     come: Records = {}
     for before, after in change.slices:
         stays = before is not None and after is not None and before.file_group == after.file_group
-        old, new = (_keys(storage, each, keys) for each in (before, after))
+        old, new = (_keys(storage, each, keys, living) for each in (before, after))
         if after is not None:
-            location = RecordLocation.at(after.partition_path, after.file_id, after.instant)
+            location = RecordLocation.at(after.partition_path, after.file_id, after.base_instant)
             come.update(dict.fromkeys(_without(new, old) if stays else new.to_pylist(), location))
         gone.update(dict.fromkeys(_without(old, new)))
     return gone | come
 
 
 def _keys(
-    storage: Storage, base_file: BaseFile | None, known: Mapping[str, pa.ChunkedArray]
+    storage: Storage,
+    file_slice: FileSlice | None,
+    known: Mapping[str, pa.ChunkedArray],
+    living: LivingKeys | None,
 ) -> pa.ChunkedArray:
-    if base_file is None:
+    if file_slice is None:
         return pa.chunked_array([], pa.string())
-    return known[base_file.path] if base_file.path in known else record_keys(storage, base_file)
+    path = file_slice.base_path
+    if path is not None and path in known and not file_slice.log_paths:
+        return known[path]
+    return record_keys(storage, file_slice, living)
 
 
-def record_keys(storage: Storage, base_file: BaseFile) -> pa.ChunkedArray:
-    """The record keys of a base file, in the order of its rows.
+def record_keys(storage: Storage, file_slice: FileSlice, living: LivingKeys | None = None) -> pa.ChunkedArray:
+    """The record keys that live in a file slice.
 
     :param storage: the table's storage.
-    :param base_file: the file.
-    :raises FileNotFoundError: when it is not there.
+    :param file_slice: the slice.
+    :param living: reads slices with log files.
+    :raises FileNotFoundError: when a file of it is not there.
     """
-    with BaseFileReader(storage, base_file.path) as reader:
+    if living is not None and file_slice.log_paths:
+        return living(file_slice)
+    if file_slice.base_path is None or file_slice.log_paths:
+        raise ValueError(f"who reads the log files of {file_slice.file_id}?")
+    with BaseFileReader(storage, file_slice.base_path) as reader:
         return _read_keys(reader)
 
 

@@ -12,12 +12,14 @@ from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
 from airflow_provider.table.files.data_file_name import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table.index_definitions import read_index_definitions
-from airflow_provider.table.metadata_table.index_records.changes import FileChanges, records_of
+from airflow_provider.table.metadata_table.index_records.changes import FileChanges, LivingKeys, records_of
 from airflow_provider.table.metadata_table.index_records.statistics import indexed_columns
 from airflow_provider.table.metadata_table.keys import ALL_PARTITIONS, by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition, file_group_id
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import ColumnStats, FileList, Payload, RecordLocation
+from airflow_provider.table.reading.log_merge import SliceReader
+from airflow_provider.table.reading.slices import slices_of
 
 
 def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] | None = None) -> None:
@@ -37,7 +39,7 @@ def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] |
     assert set(table.view().all_base_files()) == set(_listed(table).all_base_files())
     pending = [instant.requested_time for instant in table.timeline().pending()]
     metadata_table = MetadataTable(metadata_storage(storage), pending)
-    wanted = records_of(storage, _all_files(table), complete, _columns(table))
+    wanted = records_of(storage, _all_files(table), complete, _columns(table), living=_living(table))
     for partition in complete:
         found = _comparable(dict(metadata_table.records(partition)))
         expected = _comparable(wanted.get(partition, {}))
@@ -58,7 +60,14 @@ def _all_files(table: HudiTable) -> FileChanges:
             parsed = parse_data_file_name(status.name)
             if parsed is not None and view.shows(parsed.instant):
                 added.append(BaseFile(partition, *parsed[:3], status.path, status.size))
-    return FileChanges(tuple(added), (), tuple((None, each) for each in view.all_base_files()))
+    slices = slices_of(table, view, view.all_partitions())
+    return FileChanges(tuple(added), (), tuple((None, each) for each in slices))
+
+
+def _living(table: HudiTable) -> LivingKeys:
+    """As readers find the keys of a file slice with log files."""
+    reader = SliceReader.of(table, _listed(table))
+    return reader.keys
 
 
 def _listed(table: HudiTable) -> FileSystemView:
