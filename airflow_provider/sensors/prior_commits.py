@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.hooks.metastore import MetastoreHook
-from airflow_provider.hooks.table import TableHook
-from airflow_provider.sensors.deferrable import PollingSensor
+from airflow_provider.sensors.table import TableSensor
 from airflow_provider.table.timeline import parse_time
 from airflow_provider.triggers.polling import Progress, while_briefly_unavailable
 from airflow_provider.triggers.prior_commits import PriorCommitsFenceTrigger, prior_commits
 
 
-class PriorCommitsFenceSensor(PollingSensor):
+class PriorCommitsFenceSensor(TableSensor):
     """Waits until no write of a table that was requested before an instant is pending any more.
 
     Completed and rolled back writes are over. Each write that blocks is logged, with its owner,
@@ -28,22 +26,11 @@ class PriorCommitsFenceSensor(PollingSensor):
     :param deferrable: wait in the triggerer and free the worker's slot.
     """
 
-    template_fields: Sequence[str] = ("table", "before", "metastore_conn_id", "storage_conn_id")
+    template_fields: Sequence[str] = (*TableSensor.template_fields, "before")
 
-    def __init__(
-        self,
-        *,
-        table: str,
-        before: str,
-        metastore_conn_id: str = MetastoreHook.default_conn_name,
-        storage_conn_id: str | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, before: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.table = table
         self.before = before
-        self.metastore_conn_id = metastore_conn_id
-        self.storage_conn_id = storage_conn_id
 
     @while_briefly_unavailable
     def look(self) -> Progress:
@@ -54,24 +41,17 @@ class PriorCommitsFenceSensor(PollingSensor):
         :raises NotATableError: when there is no table at the location.
         :raises MetastoreUnavailableError: when the metastore stays unreachable.
         """
-        return prior_commits(self._hook().get_table(self.table), self._instant())
+        return prior_commits(self.hook().get_table(self.table), self._instant())
 
     def trigger(self, deadline: float) -> PriorCommitsFenceTrigger:
         """See :meth:`PollingSensor.trigger`."""
         return PriorCommitsFenceTrigger(
-            location=self._hook().resolve(self.table).location,
+            location=self.hook().resolve(self.table).location,
             before=self._instant(),
             storage_conn_id=self.storage_conn_id,
             poke_interval=self.poke_interval,
             deadline=deadline,
         )
-
-    def result_of(self, found: dict[str, Any]) -> dict[str, Any]:
-        """See :meth:`PollingSensor.result_of`; the table's name is the task's, as in an operator's."""
-        return {"table": self.table, **found}
-
-    def _hook(self) -> TableHook:
-        return TableHook(self.metastore_conn_id, self.storage_conn_id)
 
     def _instant(self) -> str:
         text = str(self.before).strip()

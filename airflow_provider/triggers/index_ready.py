@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider.hooks.table import TableHook
 from airflow_provider.indexing import index_status
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
+from airflow_provider.triggers.polling import Progress, while_briefly_unavailable
+from airflow_provider.triggers.table import TableTrigger
 
 
 def indexes_ready(table: HudiTable, indexes: Sequence[str]) -> Progress:
@@ -31,7 +31,7 @@ def indexes_ready(table: HudiTable, indexes: Sequence[str]) -> Progress:
     return Progress(tuple(blocking), {"location": table.location, "indexes": list(indexes)})
 
 
-class IndexReadyTrigger(PollingTrigger):
+class IndexReadyTrigger(TableTrigger):
     """Fires when all of some indexes are complete.
 
     :param location: absolute path or URL of the table.
@@ -41,37 +41,15 @@ class IndexReadyTrigger(PollingTrigger):
     :param deadline: seconds since the epoch; then the event's status is ``timeout``.
     """
 
-    def __init__(
-        self,
-        *,
-        location: str,
-        indexes: list[str],
-        storage_conn_id: str | None,
-        poke_interval: float,
-        deadline: float,
-    ) -> None:
-        super().__init__(poke_interval=poke_interval, deadline=deadline)
-        self.location = location
+    def __init__(self, *, indexes: list[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.indexes = indexes
-        self.storage_conn_id = storage_conn_id
-        self._storage_options: dict[str, Any] = {}
-        self._table: HudiTable | None = None
 
     def arguments(self) -> dict[str, Any]:
         """See :meth:`PollingTrigger.arguments`."""
-        return {
-            "location": self.location,
-            "indexes": self.indexes,
-            "storage_conn_id": self.storage_conn_id,
-        }
-
-    async def connect(self) -> None:
-        """See :meth:`PollingTrigger.connect`."""
-        self._storage_options = await TableHook(storage_conn_id=self.storage_conn_id).astorage_options()
+        return {"indexes": self.indexes, **super().arguments()}
 
     @while_briefly_unavailable
     def look(self) -> Progress:
         """See :meth:`PollingTrigger.look`."""
-        if self._table is None:
-            self._table = HudiTable.open(self.location, self._storage_options)
-        return indexes_ready(self._table, self.indexes)
+        return indexes_ready(self.table(), self.indexes)

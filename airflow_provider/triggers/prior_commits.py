@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider.concurrency import PendingInstant, pending_instants
-from airflow_provider.hooks.table import TableHook
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
+from airflow_provider.triggers.polling import Progress, while_briefly_unavailable
+from airflow_provider.triggers.table import TableTrigger
 
 
 def prior_commits(table: HudiTable, before: str) -> Progress:
@@ -35,7 +35,7 @@ def _describe(pending: PendingInstant) -> str:
     return f"{who}, last heartbeat {pending.age_seconds:.0f} s ago: {state}"
 
 
-class PriorCommitsFenceTrigger(PollingTrigger):
+class PriorCommitsFenceTrigger(TableTrigger):
     """Fires when no write of a table that was requested before an instant is pending any more.
 
     :param location: absolute path or URL of the table.
@@ -45,37 +45,15 @@ class PriorCommitsFenceTrigger(PollingTrigger):
     :param deadline: seconds since the epoch; then the event's status is ``timeout``.
     """
 
-    def __init__(
-        self,
-        *,
-        location: str,
-        before: str,
-        storage_conn_id: str | None,
-        poke_interval: float,
-        deadline: float,
-    ) -> None:
-        super().__init__(poke_interval=poke_interval, deadline=deadline)
-        self.location = location
+    def __init__(self, *, before: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.before = before
-        self.storage_conn_id = storage_conn_id
-        self._storage_options: dict[str, Any] = {}
-        self._table: HudiTable | None = None
 
     def arguments(self) -> dict[str, Any]:
         """See :meth:`PollingTrigger.arguments`."""
-        return {
-            "location": self.location,
-            "before": self.before,
-            "storage_conn_id": self.storage_conn_id,
-        }
-
-    async def connect(self) -> None:
-        """See :meth:`PollingTrigger.connect`."""
-        self._storage_options = await TableHook(storage_conn_id=self.storage_conn_id).astorage_options()
+        return {"before": self.before, **super().arguments()}
 
     @while_briefly_unavailable
     def look(self) -> Progress:
         """See :meth:`PollingTrigger.look`."""
-        if self._table is None:
-            self._table = HudiTable.open(self.location, self._storage_options)
-        return prior_commits(self._table, self.before)
+        return prior_commits(self.table(), self.before)

@@ -9,11 +9,11 @@ from typing import Any
 from airflow_provider.concurrency import pending_instants, settle_operation, writers_ahead
 from airflow_provider.exceptions import LockUnavailableError
 from airflow_provider.hooks.lock_provider import LockProviderHook
-from airflow_provider.hooks.table import TableHook
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.triggers.polling import PollingTrigger, Progress, while_briefly_unavailable
+from airflow_provider.triggers.polling import Progress, while_briefly_unavailable
+from airflow_provider.triggers.table import TableTrigger
 
 
 def before_turn(
@@ -42,7 +42,7 @@ def before_turn(
     return Progress(tuple(blocking))
 
 
-class TableTurnTrigger(PollingTrigger):
+class TableTurnTrigger(TableTrigger):
     """Fires when a write may begin; see :func:`before_turn`.
 
     Nothing of this try runs yet. When a person ends the task, what an earlier try still writes is rolled
@@ -61,50 +61,44 @@ class TableTurnTrigger(PollingTrigger):
     def __init__(
         self,
         *,
-        location: str,
         priority: int | None,
         operation_key: str | None,
         hudi_options: Mapping[str, Any] | None,
         lock_conn_id: str,
-        storage_conn_id: str | None,
-        poke_interval: float,
-        deadline: float,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(poke_interval=poke_interval, deadline=deadline)
-        self.location = location
+        super().__init__(**kwargs)
         self.priority = priority
         self.operation_key = operation_key
         self.hudi_options = hudi_options
         self.lock_conn_id = lock_conn_id
-        self.storage_conn_id = storage_conn_id
         self._lock_hook = LockProviderHook(lock_conn_id)
-        self._storage_options: dict[str, Any] = {}
-        self._looked_at: tuple[HudiTable, LockProvider] | None = None
+        self._lock: LockProvider | None = None
 
     def arguments(self) -> dict[str, Any]:
         """See :meth:`PollingTrigger.arguments`."""
         return {
-            "location": self.location,
             "priority": self.priority,
             "operation_key": self.operation_key,
             "hudi_options": self.hudi_options,
             "lock_conn_id": self.lock_conn_id,
-            "storage_conn_id": self.storage_conn_id,
+            **super().arguments(),
         }
 
     async def connect(self) -> None:
         """See :meth:`PollingTrigger.connect`."""
-        self._storage_options = await TableHook(storage_conn_id=self.storage_conn_id).astorage_options()
+        await super().connect()
         await self._lock_hook.aread()
 
     @while_briefly_unavailable
     def look(self) -> Progress:
         """See :meth:`PollingTrigger.look`."""
-        table, lock = self._looked_at = self._looked_at or self._open()
+        table = self.table()
+        lock = self._lock = self._lock or self._open_lock(table)
         try:
             return before_turn(table, lock, priority=self.priority, operation_key=self.operation_key)
         except LockUnavailableError:
-            self._looked_at = None
+            self._lock = None
             raise
 
     async def on_kill(self) -> None:
@@ -119,13 +113,12 @@ class TableTurnTrigger(PollingTrigger):
         await asyncio.to_thread(self._roll_back, self.operation_key)
 
     def _roll_back(self, operation_key: str) -> None:
-        table = HudiTable.open(self.location, self._storage_options)
+        table = self.table()
         pending = [each.instant for each in pending_instants(table) if each.operation_key == operation_key]
         if pending:
             self.log.info("rolling back what the job of an earlier try writes: %s", ", ".join(pending))
             settle_operation(table, operation_key, reason="a person has ended its task")
 
-    def _open(self) -> tuple[HudiTable, LockProvider]:
-        table = HudiTable.open(self.location, self._storage_options)
+    def _open_lock(self, table: HudiTable) -> LockProvider:
         options = EffectiveOptions(HudiOptions.parse(self.hudi_options), table.hudi_options)
-        return table, open_lock(self._lock_hook.lock_config(options.options.lock), table.storage)
+        return open_lock(self._lock_hook.lock_config(options.options.lock), table.storage)
