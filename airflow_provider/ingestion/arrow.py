@@ -48,6 +48,7 @@ _TELL_EVERY_SECONDS = 10.0
 _Numbers = npt.NDArray[np.int64]
 
 _WORTH_THREADS = 50_000  # rows
+_MANY_FILES = 64  # of them one waits for the disk while another one is encoded
 
 
 def ingest_arrow(
@@ -276,7 +277,7 @@ class ArrowRows(IncomingRows):
             task = FileGroupTask(write_plan, number, write_token=f"{number}-0-0")
             return task.run(rows.to_batches(max_chunksize=ROWS_A_WRITE))
 
-        if len(sent.positions) < _WORTH_THREADS:
+        if len(sent.positions) < _WORTH_THREADS and len(write_plan.targets) < _MANY_FILES:
             return list(_logged(write_plan, _until_an_error(map(write, sent.by_target()))))
         with ThreadPoolExecutor(os.cpu_count(), "file-groups") as pool:
             try:

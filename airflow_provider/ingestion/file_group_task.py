@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,11 @@ class WritePlan:
     target_file_size: int
     targets: Mapping[int, Target]
 
+    @cached_property
+    def semantics(self) -> MergeSemantics:
+        """How versions of a record are merged."""
+        return MergeSemantics.of(self.config)
+
 
 @dataclass(frozen=True)
 class Report:
@@ -95,7 +101,7 @@ class FileGroupTask:
 
     def __init__(self, plan: WritePlan, number: int, write_token: str) -> None:
         self._plan = plan
-        self._semantics = MergeSemantics.of(plan.config)
+        self._semantics = plan.semantics
         self._number = number
         self._target = plan.targets[number]
         self._write_token = write_token

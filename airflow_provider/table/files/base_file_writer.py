@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 from typing import BinaryIO
 
@@ -112,14 +113,7 @@ class BaseFileWriter:
         self._storage = storage
         self._instant = instant
         self._sequence_prefix = f"{instant}_{write_token.partition('-')[0]}_".encode()
-        self._schema = without_meta_columns(schema)
-        self._avro_schema = arrow_to_avro(with_meta_columns(self._schema), table_name)
-        self._file_schema = pa.schema(
-            [
-                field.with_type(_DICTIONARY) if field.name in CONSTANT_COLUMNS else field
-                for field in with_meta_columns(self._schema)
-            ]
-        )
+        self._schema, self._file_schema, self._avro_schema = _schemas(schema, table_name)
         self._constants = {_COMMIT_TIME: instant, _PARTITION_PATH: partition_path, _FILE_NAME: name}
         self._preserved_bloom = preserved_bloom
         self._row_group_rows = row_group_rows
@@ -323,8 +317,18 @@ class BaseFileWriter:
         return size
 
 
+@lru_cache(maxsize=16)  # a write opens thousands of files
+def _schemas(schema: pa.Schema, table_name: str) -> tuple[pa.Schema, pa.Schema, str]:
+    """Of a table's columns: the data columns, those of its files as they are written, and these in Avro."""
+    data, whole = without_meta_columns(schema), with_meta_columns(schema)
+    fields = [each.with_type(_DICTIONARY) if each.name in CONSTANT_COLUMNS else each for each in whole]
+    return data, pa.schema(fields), arrow_to_avro(whole, table_name)
+
+
 def sequence_numbers(prefix: bytes, first: int, count: int) -> pa.Array:
     """``<prefix><number>`` for consecutive numbers, as one Arrow string array."""
+    if count < _WORTH_ARRAYS:
+        return pa.array([f"{prefix.decode()}{number}" for number in range(first, first + count)], pa.string())
     texts, lengths = [], []
     while count:
         digits = len(str(first))
@@ -356,4 +360,5 @@ def _as_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()).dictionary_encode()
 
 
+_WORTH_ARRAYS = 16  # sequence numbers
 _WORTH_A_THREAD = 10_000  # keys of a bloom filter

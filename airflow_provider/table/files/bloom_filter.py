@@ -10,7 +10,7 @@ import base64
 import itertools
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -30,7 +30,10 @@ _DYNAMIC = struct.Struct(">iii")  # keys a row may hold, keys in the last row, r
 
 _MULTIPLIER = np.uint32(0x5BD1E995)
 _WORTH_THREADS, _THREADS = 262_144, 2  # keys; more threads would wait for memory
+_WORTH_ARRAYS = 12  # keys; a call of numpy takes as long as the hashes of a key
 _CHUNK = 16_384  # keys hashed at a time, so that the working arrays stay in the CPU's cache
+
+_MASK = 0xFFFF_FFFF
 
 _Bits = npt.NDArray[np.uint8]
 _Words = npt.NDArray[np.uint32]
@@ -149,6 +152,10 @@ class BloomFilter:
         """
         view = _Keys(keys)
         found = np.zeros(view.count, np.bool_)
+        if view.count < _WORTH_ARRAYS:
+            for number, key in enumerate(view.texts(range(view.count))):
+                found[number] = self._might_contain(key)
+            return found
         for members, hashed in view.hashed(np.arange(view.count)):
             # alive[r]: the keys that so far have all their bits in row r.
             alive = np.ones((len(self.rows), len(members)), np.bool_)
@@ -166,6 +173,14 @@ class BloomFilter:
                     break
             found[members[alive.any(axis=0)]] = True
         return found
+
+    def _might_contain(self, key: bytes) -> bool:
+        rows = self.rows
+        for position in _positions_of(key, self.bits, self.hashes):
+            rows = tuple(row for row in rows if row[position >> 3] >> (position & 7) & 1)
+            if not rows:
+                return False
+        return True
 
 
 class _Murmur:
@@ -238,6 +253,12 @@ class _Keys:
                 portion = members[first : min(first + _CHUNK, end)]
                 yield portion, self._murmur(self._starts[portion], int(lengths[begin]))
 
+    def texts(self, members: Iterable[int]) -> Iterator[bytes]:
+        """The chosen keys, one by one."""
+        for member in members:
+            start = int(self._starts[member])
+            yield self._bytes[start : start + int(self._lengths[member])].tobytes()
+
     def _murmur(self, starts: _Longs, length: int) -> _Murmur:
         whole = length - length % 4
         blocks = []
@@ -269,6 +290,27 @@ def _positions(hashed: _Words, bits: int) -> _Longs:
     return magnitude.astype(np.int64)  # numpy takes twice as long to find places by any other type
 
 
+def _positions_of(key: bytes, bits: int, hashes: int) -> Iterator[int]:
+    """The bits of one key: :class:`_Murmur` and :func:`_positions` without arrays."""
+    multiplier, length = int(_MULTIPLIER), len(key)
+    whole = length - length % 4
+    blocks, tail, state = [], 0, 0
+    for offset in range(0, whole, 4):
+        block = int.from_bytes(key[offset : offset + 4], "little") * multiplier & _MASK
+        blocks.append((block ^ block >> 24) * multiplier & _MASK)
+    for byte in key[whole:]:
+        tail = (tail << 8 & _MASK) ^ (byte if byte < 0x80 else byte | ~0xFF & _MASK)
+    for _ in range(hashes):
+        state ^= length
+        for block in blocks:
+            state = state * multiplier & _MASK ^ block
+        if length != whole:
+            state = (state ^ tail) * multiplier & _MASK
+        state = (state ^ state >> 13) * multiplier & _MASK
+        state ^= state >> 15
+        yield min(state, (1 << 32) - state) % bits  # abs() of a Java int
+
+
 def _fill(keys: _Keys, members: _Longs, bits: int, hashes: int) -> _Bits:
     unpacked = np.zeros((bits + 7) // 8 * 8, np.uint8)
     _set_bits(unpacked, keys, members, bits, hashes)
@@ -281,6 +323,11 @@ def _set_bits(unpacked: _Bits, keys: _Keys, members: _Longs, bits: int, hashes: 
             for _ in range(hashes):
                 unpacked[_positions(hashed.next(), bits)] = 1
 
+    if len(members) < _WORTH_ARRAYS:
+        for key in keys.texts(members.tolist()):
+            for position in _positions_of(key, bits, hashes):
+                unpacked[position] = 1
+        return
     if len(members) < _WORTH_THREADS:
         set_those_of(members)
         return

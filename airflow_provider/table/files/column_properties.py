@@ -11,6 +11,7 @@ from airflow_provider.table.schema import META_COLUMNS
 
 _DISTINCT = META_COLUMNS[1:3]  # sequence number and record key
 _SAMPLE_ROWS = 16_384
+_FEW_ROWS = 64  # to look at them takes longer than a dictionary saves
 
 
 def worth_a_dictionary(table: pa.Table) -> list[str]:
@@ -28,10 +29,16 @@ def worth_a_dictionary(table: pa.Table) -> list[str]:
         if pa.types.is_nested(field.type) or not table.num_rows:
             chosen.extend(path for path, _ in _leaves(field, field.name))
             continue
-        values = sample[field.name].drop_null()
-        if pa.types.is_dictionary(field.type) or 2 * pc.count_distinct(values).as_py() <= len(values):
+        if pa.types.is_dictionary(field.type) or _repeats(sample[field.name]):
             chosen.append(field.name)
     return chosen
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    if len(column) < _FEW_ROWS:
+        return False
+    values = column.drop_null()
+    return bool(2 * pc.count_distinct(values).as_py() <= len(values))
 
 
 def with_statistics(table: pa.Table) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from airflow_provider.table.properties import dump_properties
 from airflow_provider.table.storage import Storage
@@ -41,6 +42,10 @@ def write_metadata_of_partitions(storage: Storage, partition_paths: Iterable[str
 
 def _mark(partition_path: str, instant: str) -> tuple[str, bytes]:
     path = f"{partition_path}/{PARTITION_METADATA}" if partition_path else PARTITION_METADATA
-    depth = partition_path.count("/") + 1 if partition_path else 0
+    return path, _content(instant, partition_path.count("/") + 1 if partition_path else 0)
+
+
+@lru_cache(maxsize=16)  # a write marks thousands with the same text
+def _content(instant: str, depth: int) -> bytes:
     text = dump_properties({"commitTime": instant, "partitionDepth": str(depth)})
-    return path, f"#partition metadata\n{text}".encode()
+    return f"#partition metadata\n{text}".encode()

@@ -150,3 +150,15 @@ def test_a_filter_that_is_cut_off_is_told() -> None:
         BloomFilter.from_footer(value[:1000], code)
     with pytest.raises(CorruptTableError, match="cannot be read"):
         BloomFilter.from_footer("not base64!", code)
+
+
+@given(st.lists(texts, min_size=1, max_size=20), st.integers(1, 40))
+def test_few_keys_are_hashed_like_many(keys: list[str], entries: int) -> None:
+    """Arrays hash many keys; of a few each is hashed by itself."""
+    many = pa.array(keys * 12, pa.string())
+    alone = [BloomFilter.build(pa.array([key]), type_code=SIMPLE, entries=entries).rows[0] for key in keys]
+    together = BloomFilter.build(many, type_code=SIMPLE, entries=entries)
+    assert together.rows[0].tobytes() == np.bitwise_or.reduce(alone).tobytes()
+    assert together.might_contain(many)[: len(keys)].tolist() == [
+        bool(together.might_contain(pa.array([key]))[0]) for key in keys
+    ]
