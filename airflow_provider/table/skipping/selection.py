@@ -6,6 +6,7 @@ the statistics of a column that came later, or of a file whose statistics were n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from airflow_provider.exceptions import NotATableError, TableServiceError
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
-from airflow_provider.table.keys import partition_values, record_keys
+from airflow_provider.table.keys import partition_paths, partition_values, record_keys
 from airflow_provider.table.metadata_table import ColumnStats, MetadataPartition, ValueType, value_type
 from airflow_provider.table.properties import MERGE_ON_READ, TableConfig
 from airflow_provider.table.schema import META_COLUMNS, converted, with_meta_columns
@@ -33,6 +34,10 @@ from airflow_provider.table.skipping.predicates import (
 
 _RECORD_KEY = META_COLUMNS[2]
 _MOST_KEYS = 10_000  # more keys of one query are not looked up
+
+_ONE_WAY = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9_. -]{,99}"
+)  # texts that every writer puts into a path as they are
 
 PARTITION_COLUMNS = "partition columns"
 """The name of a :class:`Step` that goes by the partition paths."""
@@ -110,9 +115,16 @@ def select_files(
             skipped = None if files_in_table is None else files_in_table - len(found)
             steps.append(Step(MetadataPartition.RECORD_INDEX, files_in_table, skipped))
     if found is None:
-        partitions = view.all_partitions()
+        is_counted = files_in_table is not None
+        named = None if where is None or is_counted else _named_partitions(where, config, schema)
+        if named is not None:
+            partitions = named
+            steps.append(Step(PARTITION_COLUMNS, None, None, "partitions"))
+        else:
+            partitions = view.all_partitions()
         if query is not None:
-            partitions = _by_partition(partitions, config, schema, query, steps)
+            if named is None:
+                partitions = _by_partition(partitions, config, schema, query, steps)
             if config.partition_fields:
                 partitions = _by_partition_statistics(view, schema, query, partitions, steps)
         view.look_at(partitions)
@@ -134,10 +146,13 @@ def select_partitions(
     :param where: what the query asks for; everything when None.
     :raises InvalidInputError: when that cannot be evaluated over the table's columns.
     """
-    partitions, schema = view.all_partitions(), with_meta_columns(schema)
+    schema = with_meta_columns(schema)
     if where is None:
-        return partitions
-    return _by_partition(partitions, config, schema, expression(where, schema), [])
+        return view.all_partitions()
+    query, named = expression(where, schema), _named_partitions(where, config, schema)
+    if named is not None:
+        return named
+    return _by_partition(view.all_partitions(), config, schema, query, [])
 
 
 def without_matches(
@@ -167,6 +182,25 @@ def _by_partition(
     kept = [each for each, may in zip(partitions, may_match(query, schema, known), strict=True) if may]
     steps.append(Step(PARTITION_COLUMNS, len(partitions), len(partitions) - len(kept), "partitions"))
     return kept
+
+
+def _named_partitions(where: Where, config: TableConfig, schema: pa.Schema) -> list[str] | None:
+    """The partitions of all rows that filters can match, whether they are there or not.
+
+    None when the filters do not fix them, or when a value could be written into a path in several ways.
+    """
+    if not config.partition_fields or not config.folders_hold_values or isinstance(where, pc.Expression):
+        return None
+    if not all(
+        name in schema.names and pa.types.is_string(schema.field(name).type)
+        for name in config.partition_fields
+    ):
+        return None
+    rows = _fixed_values(where, config.partition_fields, schema)
+    if rows is None or not all(text and _ONE_WAY.fullmatch(text) for row in rows for text in row):
+        return None
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return sorted(partition_paths(pa.table(columns, config.partition_fields), config).unique().to_pylist())
 
 
 def _of_partition(path: str, config: TableConfig, schema: pa.Schema) -> dict[str, list[pc.Expression]]:
@@ -235,24 +269,28 @@ def groups_by_key(
 
 def _record_keys(where: Where, config: TableConfig, schema: pa.Schema) -> set[str] | None:
     """The record keys of all rows that filters can match; None when the filters do not fix them."""
-    found: set[str] = set()
+    rows = _fixed_values(where, config.record_key_fields, schema)
+    if rows is None:
+        return None
+    kinds = [schema.field(name).type for name in config.record_key_fields]
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    try:
+        return set(record_keys(pa.table(columns, config.record_key_fields), config).to_pylist())
+    except TableServiceError:
+        return None  # no record can have such a key
+
+
+def _fixed_values(where: Where, names: Sequence[str], schema: pa.Schema) -> list[tuple[Any, ...]] | None:
+    """The values in some columns of all rows that filters can match; None when these do not fix them."""
+    rows: list[tuple[Any, ...]] = []
     for group in alternatives(where):
-        values = [_values_of(column, group, schema) for column in config.record_key_fields]
+        values = [_values_of(column, group, schema) for column in names]
         if not values or not all(values):
             return None
-        rows = list(product(*(each or () for each in values)))
-        if len(rows) + len(found) > _MOST_KEYS:
+        rows += product(*(each or () for each in values))
+        if len(rows) > _MOST_KEYS:
             return None
-        fields = [schema.field(name) for name in config.record_key_fields]
-        columns = [
-            pa.array(column, field.type)
-            for column, field in zip(zip(*rows, strict=True), fields, strict=True)
-        ]
-        try:
-            found.update(record_keys(pa.table(columns, config.record_key_fields), config).to_pylist())
-        except TableServiceError:
-            return None  # no record can have such a key
-    return found or None
+    return rows or None
 
 
 def _values_of(column: str, group: Sequence[Filter], schema: pa.Schema) -> list[Any] | None:

@@ -28,6 +28,7 @@ from airflow_provider.table.properties import PROPERTIES_PATH, dump_properties
 from airflow_provider.table.reading.explanation import explain
 from airflow_provider.table.schema.arrow_avro import arrow_to_avro
 from airflow_provider.table.skipping.predicates import Filter, Where, parse_filter
+from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.instant import Action, format_time, parse_time
 from tests.unit.table.indexed import build_indexes
 
@@ -248,6 +249,37 @@ def test_a_key_is_found_in_one_file(flights: HudiTable, where: Where) -> None:
     assert [row["id"] for row in snapshot(table, where=where).to_table().to_pylist()] == [21]
     assert table.select_files([("id", "=", 99)]).base_files == ()
     assert snapshot(table, where=[("id", "=", 99)]).to_table().num_rows == 0
+
+
+@pytest.mark.parametrize("hive_style", [True, False])
+def test_a_partition_that_is_named_is_read_without_a_look_at_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hive_style: bool
+) -> None:
+    schema = pa.schema({"id": pa.int64(), "p": pa.string(), "q": pa.string()})
+    table = HudiTable.create(
+        str(tmp_path / "t"),
+        name="t",
+        schema=schema,
+        record_key=["id"],
+        partition_by=["p", "q"],
+        hive_style=hive_style,
+    )
+    rows = {"id": [1, 2, 3, 4], "p": ["a", "a", "b", ".hoodie"], "q": ["x y", "z", "x y", "%41"]}
+    ingest_arrow(table, pa.table(rows, schema))
+    where: list[Filter] = [("p", "in", ["a", "nowhere"]), ("q", "=", "x y")]
+    assert snapshot(table, where=[("p", "=", ".hoodie"), ("q", "=", "%41")]).to_table()["id"].to_pylist() == [
+        4
+    ]
+    assert explain(table, where)["steps"] == [
+        {"index": "partition columns", "considered": 4, "skipped": 3, "of": "partitions"}
+    ]
+    listed: list[str] = []
+    monkeypatch.setattr(Storage, "folders_holding", lambda *_: pytest.fail("all partitions are listed"))
+    names = Storage.names
+    monkeypatch.setattr(Storage, "names", lambda self, path: listed.append(path) or names(self, path))
+    found = snapshot(table, where=where).to_table()
+    assert found["id"].to_pylist() == [1]
+    assert len([path for path in listed if not path.startswith(".hoodie")]) == 2
 
 
 def test_a_partition_column_of_truths_skips(tmp_path: Path) -> None:
