@@ -7,6 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_WORTH_ARRAYS = 64  # texts; arrays take dozens of calls, however many texts there are
+
 
 def java_hash(text: str) -> int:
     """The hash code of a text over its UTF-16 units, modulo 2**32.
@@ -26,6 +28,8 @@ def java_hashes(texts: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
     :param texts: strings without nulls.
     """
     array = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    if len(array) < _WORTH_ARRAYS:
+        return np.array([java_hash(text) for text in array.to_pylist()], np.uint32)
     array = array.cast(pa.large_string())
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets or bytes(8), np.int64)[array.offset : array.offset + len(array) + 1]

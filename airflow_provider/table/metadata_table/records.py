@@ -20,7 +20,7 @@ from airflow_provider.table.avro import avro_schema, avro_schema_text
 from airflow_provider.table.files import WrappedValue, decode_datum, encode_datum, parsed_schema
 from airflow_provider.table.timeline import format_time, parse_time
 
-_NAME = "HoodieMetadataRecord"
+_NAME, _NAMESPACE = "HoodieMetadataRecord", "org.apache.hudi.avro.model"
 
 _MOST_LOCATIONS = 65_536
 """The number of cached locations; there are few, because all keys of a base file share one."""
@@ -325,7 +325,8 @@ def _to_avro(payload: Payload) -> dict[str, Any]:
         }
         return {"type": payload.record_type, "filesystemMetadata": files}
     if isinstance(payload, ColumnStats):
-        return {"type": payload.record_type, "ColumnStatsMetadata": _stats_to_avro(payload)}
+        stats = _named("HoodieMetadataColumnStats", _stats_to_avro(payload))
+        return {"type": payload.record_type, "ColumnStatsMetadata": stats}
     if isinstance(payload, StoredBloomFilter):
         bloom = {
             "type": payload.type_code,
@@ -333,7 +334,10 @@ def _to_avro(payload: Payload) -> dict[str, Any]:
             "bloomFilter": payload.footer.encode("ascii"),
             "isDeleted": payload.is_deleted,
         }
-        return {"type": RecordType.BLOOM_FILTER, "BloomFilterMetadata": bloom}
+        return {
+            "type": RecordType.BLOOM_FILTER,
+            "BloomFilterMetadata": _named("HoodieMetadataBloomFilter", bloom),
+        }
     if isinstance(payload, RecordLocation):
         location = {
             "partitionName": payload.partition_path,
@@ -341,15 +345,25 @@ def _to_avro(payload: Payload) -> dict[str, Any]:
             "instantTime": payload.instant_millis,
             "position": payload.position,
         }
-        return {"type": RecordType.RECORD_INDEX, "recordIndexMetadata": location}
+        return {
+            "type": RecordType.RECORD_INDEX,
+            "recordIndexMetadata": _named("HoodieRecordIndexInfo", location),
+        }
     return {
         "type": RecordType.SECONDARY_INDEX,
         "SecondaryIndexMetadata": {"isDeleted": payload.is_deleted},
     }
 
 
+def _named(name: str, record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A record with its name: without, fastavro validates it to find its place in a union."""
+    return f"{_NAMESPACE}.{name}", record
+
+
 def _stats_to_avro(stats: ColumnStats) -> dict[str, Any]:
-    type_info = stats.value_type and {"typeOrdinal": stats.value_type, "additionalInfo": stats.type_info}
+    type_info = stats.value_type and _named(
+        "HoodieValueTypeInfo", {"typeOrdinal": stats.value_type, "additionalInfo": stats.type_info}
+    )
     return {
         "fileName": stats.file_name,
         "columnName": stats.column_name,

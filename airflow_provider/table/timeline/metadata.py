@@ -148,7 +148,7 @@ def encode_commit_metadata(meta: CommitMetadata, action: str) -> bytes:
     for stat in meta.write_stats:
         by_partition.setdefault(stat.partition_path, []).append(_stat_to_avro(stat))
     record: dict[str, Any] = {
-        "partitionToWriteStats": by_partition,
+        "partitionToWriteStats": ("map", by_partition),  # else fastavro validates it to find its type
         "compacted": meta.operation_type == "COMPACT",
         "extraMetadata": dict(meta.extra_metadata),
         "version": None,

@@ -40,7 +40,8 @@ def java_hash(text: str) -> int:
 @given(st.lists(st.text(max_size=12), max_size=8), st.booleans())
 def test_the_hashes_of_an_array_are_those_of_its_texts(texts: list[str], is_ascii: bool) -> None:
     texts = [text.encode("ascii", "replace").decode() for text in texts] if is_ascii else texts
-    assert java_hashes(pa.array(texts, pa.string())).tolist() == [java_hash(text) for text in texts]
+    for each in (texts, texts * 64):  # one by one, and at once
+        assert java_hashes(pa.array(each, pa.string())).tolist() == [java_hash(text) for text in each]
 
 
 def test_many_keys_at_once_are_in_the_buckets_of_each() -> None:
