@@ -90,7 +90,7 @@ def plan(
     groups = [
         {
             "partition": group.partition_path,
-            "file_groups": len(group.paths),
+            "file_groups": len(group.slices),
             "bytes": group.size,
             "outputs": group.outputs,
         }

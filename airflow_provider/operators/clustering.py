@@ -173,7 +173,7 @@ class ScheduleClusteringOperator(_PlansClustering):
             "instant": instant,
             "action": str(Action.CLUSTERING),
             "groups": len(groups),
-            "file_groups": sum(len(group.paths) for group in groups),
+            "file_groups": sum(len(group.slices) for group in groups),
             "bytes": sum(group.size for group in groups),
             **_NO_TRANSACTION,
         }

@@ -375,7 +375,7 @@ class Clustering:
             self.writer.tell(progress)
         log.info(
             "clustering %s: %d file groups of partition %r %s; %s",
-            *(self.writer.instant, len(group.paths), group.partition_path, outcome, progress),
+            *(self.writer.instant, len(group.slices), group.partition_path, outcome, progress),
         )
 
 

@@ -19,9 +19,10 @@ import pyarrow as pa
 from airflow_provider.concurrency import ServicePlan
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError, UnsupportedTableError
 from airflow_provider.services.clustering.row_order import LAYOUTS, MOST_COLUMNS, can_order
-from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.reading import slices_of
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import age, decode, encode, timeline_zone
 from airflow_provider.table.writable import check_no_buckets
@@ -99,21 +100,20 @@ class ClusteringGroup:
     """File groups of one partition whose rows are rewritten together into new file groups.
 
     :param partition_path: the partition.
-    :param paths: base files of the file slices to read, relative to the table.
+    :param slices: the file slices to read.
     :param outputs: number of new file groups.
-    :param size: bytes of the base files; 0 where the plan does not contain it.
+    :param size: bytes of their files; 0 where the plan does not contain it.
     """
 
     partition_path: str
-    paths: tuple[str, ...]
+    slices: tuple[FileSlice, ...]
     outputs: int
     size: int = 0
 
     @property
     def file_groups(self) -> frozenset[FileGroupId]:
         """The file groups that the clustering reads and replaces."""
-        parsed = (parse_base_file_name(path.rpartition("/")[2]) for path in self.paths)
-        return frozenset(FileGroupId(self.partition_path, name[0]) for name in parsed if name)
+        return frozenset(each.file_group for each in self.slices)
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,13 @@ def plan_clustering(
         if _matches(partition, settings.partitions)
         for group in _groups_of(table, settings, view, partition, taken)
     ]
-    groups.sort(key=lambda group: (group.outputs - len(group.paths), group.partition_path, group.paths))
+    groups.sort(
+        key=lambda group: (
+            group.outputs - len(group.slices),
+            group.partition_path,
+            [each.paths for each in group.slices],
+        )
+    )
     chosen = tuple(groups[: settings.max_groups])
     return ClusteringPlan(settings, chosen) if chosen else None
 
@@ -222,49 +228,66 @@ def _groups_of(
 ) -> Iterator[ClusteringGroup]:
     now, zone = table.storage.clock(), timeline_zone(table.storage)
     check_no_buckets(table.location, view.base_files(partition))
-    # A base file lacks the rows of log files: such file groups wait for a compaction.
-    logged = {each.file_group for each in view.log_files(partition)}
+    logs: dict[FileGroupId, list[BaseFile]] = {}
+    for each in view.log_files(partition):
+        logs.setdefault(each.file_group, []).append(each)
     small = [
-        base_file
+        _Candidate(base_file, tuple(logs.get(base_file.file_group, ())))
         for base_file in view.base_files(partition)
-        if base_file.size < settings.small_file_limit
-        and base_file.file_group not in taken
-        and base_file.file_group not in logged
-        and age(base_file.instant, now, zone) >= settings.min_age
+        if base_file.size < settings.small_file_limit and base_file.file_group not in taken
     ]
+    small = [each for each in small if age(each.last_instant, now, zone) >= settings.min_age]
     # Sorted by the time of writing, so that rows that arrived together stay together without a sort order.
-    small.sort(key=lambda base_file: (base_file.instant, base_file.file_id))
-    for files in _packed(small, settings.max_group_size):
-        size = sum(base_file.size for base_file in files)
+    small.sort(key=lambda each: (each.base_file.instant, each.base_file.file_id))
+    merged = {each.file_group: each for each in slices_of(table, view, [partition])} if logs else {}
+    for found in _packed(small, settings.max_group_size):
+        size = sum(each.size for each in found)
         outputs = math.ceil(size / settings.target_file_size)
-        gains = len(files) > outputs
+        gains = len(found) > outputs
         if settings.sort_by and not gains:
-            gains = not _is_laid_out(view, files, settings)
+            gains = not _is_laid_out(view, found, settings)
         if gains:
-            paths = tuple(base_file.path for base_file in files)
-            yield ClusteringGroup(partition, paths, max(1, outputs), size)
+            files = [each.base_file for each in found]
+            slices = tuple(merged.get(each.file_group) or FileSlice.of(each) for each in files)
+            yield ClusteringGroup(partition, slices, max(1, outputs), size)
 
 
-def _packed(files: Iterable[BaseFile], most: int) -> Iterator[list[BaseFile]]:
-    group: list[BaseFile] = []
+@dataclass(frozen=True)
+class _Candidate:
+    """A file slice that may be clustered."""
+
+    base_file: BaseFile
+    log_files: tuple[BaseFile, ...]
+
+    @property
+    def size(self) -> int:
+        return self.base_file.size + sum(each.size for each in self.log_files)
+
+    @property
+    def last_instant(self) -> str:
+        return max(each.instant for each in (self.base_file, *self.log_files))
+
+
+def _packed(candidates: Iterable[_Candidate], most: int) -> Iterator[list[_Candidate]]:
+    group: list[_Candidate] = []
     size = 0
-    for base_file in files:
-        if group and size + base_file.size > most:
+    for each in candidates:
+        if group and size + each.size > most:
             yield group
             group, size = [], 0
-        group.append(base_file)
-        size += base_file.size
+        group.append(each)
+        size += each.size
     if group:
         yield group
 
 
-def _is_laid_out(view: FileSystemView, files: Sequence[BaseFile], settings: ClusteringSettings) -> bool:
-    """Whether one clustering has made all of these files in this layout: another would change nothing."""
-    instants = {base_file.instant for base_file in files}
-    found = view.timeline.find(instants.pop())
-    if instants or found is None:
+def _is_laid_out(view: FileSystemView, found: Sequence[_Candidate], settings: ClusteringSettings) -> bool:
+    """Whether one clustering has made all of these slices in this layout: another would change nothing."""
+    instants = {each.instant for one in found for each in (one.base_file, *one.log_files)}
+    made = view.timeline.find(instants.pop())
+    if instants or made is None:
         return False
-    metadata = view.timeline.commit_metadata(found)
+    metadata = view.timeline.commit_metadata(made)
     return metadata.extra_metadata.get(LAYOUT_KEY) == settings.described_layout
 
 
@@ -277,19 +300,19 @@ def _group_to_avro(storage: Storage, group: ClusteringGroup) -> dict[str, Any]:
     return {
         "slices": [
             {
-                "dataFilePath": storage.url(path),
-                "deltaFilePaths": [],
-                "fileId": (parse_base_file_name(path.rpartition("/")[2]) or ("",))[0],
+                "dataFilePath": storage.url(each.base_path or ""),
+                "deltaFilePaths": [storage.url(path) for path in each.log_paths],
+                "fileId": each.file_id,
                 "partitionPath": group.partition_path,
                 "bootstrapFilePath": "",
             }
-            for path in group.paths
+            for each in group.slices
         ],
         "metrics": {
             "TOTAL_IO_READ_MB": mib,
             "TOTAL_IO_WRITE_MB": mib,
             "TOTAL_IO_MB": 2 * mib,
-            "TOTAL_LOG_FILES": 0.0,
+            "TOTAL_LOG_FILES": float(sum(len(each.log_paths) for each in group.slices)),
             "TOTAL_LOG_FILES_SIZE": 0.0,
         },
         "numOutputFileGroups": group.outputs,
@@ -300,9 +323,25 @@ def _group_from_avro(record: Mapping[str, Any]) -> ClusteringGroup:
     slices = record["slices"]
     partition = slices[0]["partitionPath"]
     prefix = f"{partition}/" if partition else ""
+
+    def path(url: str) -> str:
+        return prefix + url.rpartition("/")[2]
+
+    def instant(url: str) -> str:
+        return (parse_base_file_name(url.rpartition("/")[2]) or ("", "", ""))[2]
+
     return ClusteringGroup(
         partition,
-        tuple(prefix + each["dataFilePath"].rpartition("/")[2] for each in slices),
+        tuple(
+            FileSlice(
+                partition,
+                each["fileId"],
+                instant(each["dataFilePath"]),
+                path(each["dataFilePath"]),
+                tuple(map(path, each["deltaFilePaths"])),
+            )
+            for each in slices
+        ),
         record["numOutputFileGroups"],
         round(record["metrics"]["TOTAL_IO_READ_MB"] * MIB),
     )

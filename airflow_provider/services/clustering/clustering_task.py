@@ -8,7 +8,7 @@ to another, and no task needs more memory than its file.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,6 +20,7 @@ import pyarrow as pa
 from airflow_provider.concurrency.heartbeats import check_wanted
 from airflow_provider.services.clustering.clustering_plan import ClusteringGroup, ClusteringSettings
 from airflow_provider.services.clustering.row_order import row_order
+from airflow_provider.table.file_groups import FileSlice
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.files import (
     ROW_GROUP_ROWS,
@@ -28,8 +29,10 @@ from airflow_provider.table.files import (
     read_base_file,
     read_footer,
 )
+from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.schema import META_COLUMNS, TableSchema
+from airflow_provider.table.reading import EVERY_INSTANT, SliceReader
+from airflow_provider.table.schema import META_COLUMNS, TableSchema, with_meta_columns
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import WriteStat
 
@@ -94,26 +97,26 @@ class ClusteringTask:
 
     def _packed(self) -> Iterator[pa.Table]:
         if self.group.outputs == 1:
-            yield from _ahead(self._read, self.group.paths)
+            yield from _ahead(self._read, self.group.slices)
             return
-        counts = list(_ahead(lambda path: read_footer(self.storage, path).num_rows, self.group.paths))
+        counts = list(_ahead(self._count, self.group.slices))
         begin, end = self._share(sum(counts))
-        own: dict[str, tuple[int, int]] = {}
+        own: dict[FileSlice, tuple[int, int]] = {}
         first = 0
-        for path, count in zip(self.group.paths, counts, strict=True):
+        for each, count in zip(self.group.slices, counts, strict=True):
             if first < end and begin < first + count:
-                own[path] = max(0, begin - first), min(end, first + count) - max(begin, first)
+                own[each] = max(0, begin - first), min(end, first + count) - max(begin, first)
             first += count
         for rows, share in zip(_ahead(self._read, own), own.values(), strict=True):
             yield rows.slice(*share)
 
     def _ordered(self) -> Iterator[pa.Table]:
-        settings, paths = self.settings, self.group.paths
+        settings, slices = self.settings, self.group.slices
         if self.group.outputs == 1:
-            rows = _together(_ahead(self._read, paths))
+            rows = _together(_ahead(self._read, slices))
             order = row_order(settings.layout, [rows[name] for name in settings.sort_by])
         else:
-            keys = list(_ahead(self._read_keys, paths))
+            keys = list(_ahead(self._read_keys, slices))
             own = row_order(settings.layout, pa.concat_tables(keys).columns)
             own = own[slice(*self._share(len(own)))]
             if not len(own):
@@ -123,8 +126,8 @@ class ClusteringTask:
             by_file = np.split(in_files, np.searchsorted(in_files, ends[:-1]))
             begins = [0, *ends[:-1].tolist()]
             shares = [
-                (path, pa.array(found - begin))
-                for path, found, begin in zip(paths, by_file, begins, strict=True)
+                (each, pa.array(found - begin))
+                for each, found, begin in zip(slices, by_file, begins, strict=True)
                 if len(found)
             ]
             rows = _together(_ahead(lambda share: self._read(share[0]).take(share[1]), shares))
@@ -136,12 +139,29 @@ class ClusteringTask:
         """The range of this file's rows in the order of all rows."""
         return rows * self.number // self.group.outputs, rows * (self.number + 1) // self.group.outputs
 
-    def _read(self, path: str) -> pa.Table:
-        names = [*_KEPT, *self.schema.columns.names]
-        return read_base_file(self.storage, path, names, schema=self.schema)
+    def _read(self, file_slice: FileSlice) -> pa.Table:
+        return self._rows_of(file_slice, [*_KEPT, *self.schema.columns.names])
 
-    def _read_keys(self, path: str) -> pa.Table:
-        return read_base_file(self.storage, path, self.settings.sort_by, schema=self.schema)
+    def _read_keys(self, file_slice: FileSlice) -> pa.Table:
+        return self._rows_of(file_slice, self.settings.sort_by)
+
+    def _count(self, file_slice: FileSlice) -> int:
+        if file_slice.base_path is None or file_slice.log_paths:
+            return len(self._merged.keys(file_slice))
+        return read_footer(self.storage, file_slice.base_path).num_rows
+
+    def _rows_of(self, file_slice: FileSlice, columns: Sequence[str]) -> pa.Table:
+        if file_slice.base_path is not None and not any(each.log_paths for each in self.group.slices):
+            return read_base_file(self.storage, file_slice.base_path, columns, schema=self.schema)
+        kinds = with_meta_columns(self.schema.columns)
+        wanted = pa.schema([kinds.field(name) for name in columns])  # base files have dictionaries, too
+        parts = [rows.cast(wanted) for rows in self._merged.rows(file_slice, columns)]
+        return pa.concat_tables(parts) if parts else wanted.empty_table()
+
+    @property
+    def _merged(self) -> SliceReader:
+        semantics = MergeSemantics.of(self.config)
+        return SliceReader(self.storage, self.config, self.schema, semantics, EVERY_INSTANT)
 
     def _write_stat(self, file_id: str, written: WrittenFile) -> WriteStat:
         return WriteStat(

@@ -317,7 +317,7 @@ def add_executor(simulation: Simulation, name: str) -> None:
 def _cluster(table: HudiTable, name: str, instant: str) -> None:
     def write_group(tasks: Sequence[ClusteringTask]) -> list[WriteStat]:
         (task,) = tasks
-        inputs = (read_rows(task.storage, path) for path in task.group.paths)
+        inputs = (merged(task.storage, each.base_path, each.log_paths) for each in task.group.slices)
         rows = {key: row for found in inputs for key, row in found.items()}
         return [write_rows(task.storage, f"{name}{next(_names)}-0", instant, rows)]
 

@@ -25,7 +25,11 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning.clean_plan import Retention
 from airflow_provider.services.cleaning.cleaning import clean
-from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
+from airflow_provider.services.clustering.clustering import (
+    cluster_in_process,
+    preview_clustering,
+    schedule_clustering,
+)
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
@@ -51,6 +55,7 @@ from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebui
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "value": pa.string(), "ts": pa.int64()})
 APART: dict[str, Any] = {"small_file_limit": 0}
 ALWAYS = TableCompactionSettings(delta_commits=1)
+OF_A = ClusteringSettings(partitions=("part=a",))
 KEPT = ("files", "column_stats", "partition_stats", "bloom_filters")
 
 Row = dict[str, Any]
@@ -305,26 +310,71 @@ def test_a_write_that_completed_late_stays_on_the_timeline_until_it_is_compacted
     table.check_readers(None, in_order(wanted))
 
 
-def test_file_groups_without_log_files_are_clustered(table: LakeTable) -> None:
+def test_a_clustering_reads_log_files_and_replaces_their_file_groups(table: LakeTable) -> None:
     table.ingest("bulk_insert", [row(n, "old") for n in range(20, 24)])
-    table.ingest("upsert", [row(1, "new")], **APART)
+    start = table.table.timeline().commits()[-1].completion_time
+    table.ingest("upsert", [row(1, "new"), row(6, "new")], **APART)
+    table.ingest("delete", [row(2, "")])
     before = {each.file_id for each in table.table.view().base_files("part=a")}
-    logged = {each.file_id for each in file_slices(table.table) if each.log_paths}
-    planned = schedule_clustering(table.table, ClusteringSettings(partitions=("part=a",)))
-    beside = table.ingest("upsert", [row(2, "beside")], **APART)
-    done = cluster_in_process(table.table, planned)
+    (group,) = (preview_clustering(table.table, OF_A) or pytest.fail("nothing to do")).groups
+    assert sorted(len(each.log_paths) for each in group.slices) == [0, 1, 2]
+    done = cluster_in_process(table.table, schedule_clustering(table.table, OF_A))
     assert done is not None
-    assert (beside["rebases"], done["groups_done"], done["files_replaced"]) == (0, 1, 2)
-    assert before & {each.file_id for each in table.table.view().base_files("part=a")} == logged
-    wanted = [*expected(row(1, "new"), row(2, "beside")), *(row(n, "old") for n in range(20, 24))]
+    assert (done["groups_done"], done["files_replaced"], done["files_written"]) == (1, 3, 1)
+    assert not before & {each.file_id for each in table.table.view().base_files("part=a")}
+    assert not any(each.log_paths for each in file_slices(table.table))
+    wanted = expected(row(1, "new"), row(6, "new"), gone=(("a", 2),))
+    wanted += [row(n, "old") for n in range(20, 24)]
     table.check_now(wanted)
-    again = schedule_clustering(table.table, ClusteringSettings(partitions=("part=a",), sort_by=("id",)))
-    table.ingest("upsert", [row(20, "late")], **APART)
-    with pytest.raises(WriteConflictError):  # its only group has a log file now
-        cluster_in_process(table.table, again)
-    compact_table(table.table, ALWAYS)
-    assert cluster_in_process(table.table, schedule_clustering(table.table, ClusteringSettings())) is not None
-    table.check_now([row(20, "late") if each["id"] == 20 else each for each in wanted])
+    found = increment(HudiTable.open(table.location), start).scanner().to_table()
+    assert sorted(found["id"].to_pylist()) == [1, 6]
+
+
+def test_a_clustering_and_a_write_that_appends_to_its_file_groups(table: LakeTable) -> None:
+    table.ingest("upsert", [row(1, "new")], **APART)
+    planned = schedule_clustering(table.table, OF_A)
+    table.ingest("upsert", [row(2, "between")], **APART)
+    with pytest.raises(WriteConflictError):  # the plan lacks what was appended since
+        cluster_in_process(table.table, planned)
+    again = schedule_clustering(table.table, OF_A)
+
+    def yields() -> None:
+        with pytest.raises(WriteConflictError):  # a load has the higher priority
+            cluster_in_process(table.table, again)
+
+    beside = table.arrow([row(3, "beside")])
+    ingest_arrow(table.location, beside, "upsert", lock=MeetingLock(yields))
+    wanted = expected(row(1, "new"), row(2, "between"), row(3, "beside"))
+    table.check_now(wanted)
+    assert cluster_in_process(table.table, schedule_clustering(table.table, OF_A)) is not None
+    table.check_now(wanted)
+
+
+def test_a_clustering_and_a_compaction_leave_each_others_file_groups(table: LakeTable) -> None:
+    table.ingest("upsert", [row(1, "new"), row(6, "new")], **APART)
+    compaction = schedule_table_compaction(table.table, ALWAYS)
+    assert schedule_clustering(table.table, OF_A) is None
+    run_table_compaction(table.table, compaction)
+    table.ingest("upsert", [row(2, "new")], **APART)
+    clustering = schedule_clustering(table.table, OF_A)
+    assert schedule_table_compaction(table.table, ALWAYS) is None
+    assert cluster_in_process(table.table, clustering) is not None
+    table.check_now(expected(row(1, "new"), row(6, "new"), row(2, "new")))
+
+
+def test_a_sorted_clustering_of_log_files_into_several_file_groups(table: LakeTable) -> None:
+    table.ingest("upsert", [row(n, f"v{9 - n}") for n in range(0, 10, 2)], **APART)
+    sizes = sum(each.size for each in table.table.view().base_files("part=a"))
+    settings = ClusteringSettings(sort_by=("value",), partitions=("part=a",), target_file_size=sizes // 2)
+    done = cluster_in_process(table.table, schedule_clustering(table.table, settings))
+    assert done is not None
+    assert done["files_written"] >= 2
+    wanted = expected(*(row(n, f"v{9 - n}") for n in range(0, 10, 2)))
+    table.check_now(wanted)
+    # A slice that has a log file again is not laid out any more.
+    assert schedule_clustering(table.table, settings) is None
+    table.ingest("upsert", [row(4, "zzz")], **APART)
+    assert schedule_clustering(table.table, settings) is not None
 
 
 def test_an_overwrite_wins_against_a_compaction(table: LakeTable) -> None:

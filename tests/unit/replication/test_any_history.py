@@ -18,7 +18,7 @@ import pytest
 
 from airflow_provider.exceptions import CommitError, TableServiceError, WriteConflictError
 from airflow_provider.indexing import drop_index, run_index, schedule_index
-from airflow_provider.metastore import Column, PartitionSpec
+from airflow_provider.metastore import PartitionSpec
 from airflow_provider.replication import ReplicationSettings, Replicator, failover
 from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning import Retention, clean
@@ -27,7 +27,6 @@ from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
 from airflow_provider.services.table_compaction import TableCompactionSettings, compact_table
 from airflow_provider.table import HudiTable
-from tests.unit.concurrency.transactional_lake import SCHEMA
 from tests.unit.replication.pair import KINDS, Pair, rows
 from tests.unit.replication.test_failover import write_to_new_source
 from tests.unit.replication.test_killed import KilledError

@@ -54,6 +54,7 @@ from airflow_provider.services.clustering.clustering_plan import ClusteringGroup
 from airflow_provider.services.clustering.clustering_task import ClusteringTask
 from airflow_provider.services.clustering.row_order import LAYOUTS, row_order
 from airflow_provider.table import increment, snapshot
+from airflow_provider.table.file_groups.file_slice import FileSlice
 from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.files.base_file_reader import read_base_file, read_footer
 from airflow_provider.table.timeline.instant import Action
@@ -191,7 +192,7 @@ def test_fewer_rows_than_new_file_groups(tmp_path: Path, sort_by: tuple[str, ...
     table = Lake(tmp_path).create(SCHEMA)
     for number in range(8):
         table.ingest("bulk_insert", [row(number)] if number % 4 else [row(number), row(number + 100)])
-    group = ClusteringGroup("", tuple(b.path for b in table.table.base_files()), 12)
+    group = ClusteringGroup("", tuple(map(FileSlice.of, table.table.base_files())), 12)
     settings_ = ClusteringSettings(sort_by)
     found = []
     with begin_write(table.table, operation="CLUSTER") as writer:

@@ -48,7 +48,7 @@ def planned(table: LakeTable, **settings: Any) -> dict[str, list[tuple[int, int]
     plan = preview_clustering(table.table, ClusteringSettings(**settings))
     found: dict[str, list[tuple[int, int]]] = {}
     for group in plan.groups if plan else ():
-        found.setdefault(group.partition_path, []).append((len(group.paths), group.outputs))
+        found.setdefault(group.partition_path, []).append((len(group.slices), group.outputs))
     return found
 
 
