@@ -26,6 +26,7 @@ HEADINGS = ("work", "ours", "peer", "times as fast", "MB, ours / peer", "benchma
 ALL = (
     "single_process",
     "commits",
+    "merge_on_read",
     "listing",
     "ingestion",
     "services",
