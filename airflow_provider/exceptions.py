@@ -198,7 +198,7 @@ class HigherPriorityWriteError(WriteConflictError):
 
 
 class InstantRolledBackError(CommitError):
-    """Raised when a writer finds that somebody rolled its instant back."""
+    """Raised when a writer finds that another process rolled its instant back."""
 
 
 class HeartbeatExpiredError(CommitError):
@@ -300,7 +300,7 @@ class ConsumerGoneError(MetastoreError):
 
 
 class ReplicationTargetError(MetastoreError):
-    """Somebody else than its replicator wants to change a database that is the target of a replication."""
+    """A client other than its replicator wants to change a database that is the target of a replication."""
 
 
 class ReplicationLeaseError(MetastoreError):

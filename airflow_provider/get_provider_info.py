@@ -190,7 +190,7 @@ def _table_lock() -> dict[str, Any]:
             ),
             "acl": _choice(
                 "ZooKeeper ACL",
-                "Who may touch the locks. open: anybody, as with JVM Hudi. creator: who authenticates alike.",
+                "Access to the locks. open: all clients, as with JVM Hudi. creator: who authenticates alike.",
                 ["open", "creator"],
             ),
             "tls": _choice(

@@ -1,8 +1,8 @@
-"""What work on tables measures, told to whoever listens in this process.
+"""What work on tables measures, for the listeners of this process.
 
-The engine counts and times by this module, and knows nothing of who listens: a task of Airflow, which hands
-the measurements on to Airflow's own stats, or nobody. A job in another process collects what it measures, and
-its answer brings it to the operator. The names and tags are listed in docs/metrics.md.
+The engine counts and times by this module, and knows nothing of the listener: a task of Airflow, which hands
+the measurements on to Airflow's own stats. There may be none. A job in another process collects what it
+measures, and its answer brings it to the operator. The names and tags are listed in docs/metrics.md.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def timeline(name: TableArgument, as_json: AsJson = False, last: int = 20) -> None:
-    """Instants of the active timeline with who was at them, and those that were undone; the newest last."""
+    """Instants of the active timeline with their owners, and those that were undone; the newest last."""
     from airflow_provider.reports import TableHistory, name_of, report_timeline
 
     rows = [

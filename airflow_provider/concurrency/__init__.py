@@ -1,9 +1,9 @@
 """The commit protocol: how writers and table services change one table at once, and nothing is lost.
 
 ``log`` is the total order of a table's commits, ``commit`` the one function that appends to it and
-publishes, ``conflicts`` the rules that say who wins. ``write`` is one write from its beginning to its
+publishes, ``conflicts`` the rules that decide conflicts. ``write`` is one write from its beginning to its
 commit, ``plans`` how table services are scheduled, ``undo`` rollback and revert, ``heartbeats`` and
-``readers`` who is alive and needs what, ``indexes`` what a commit logs to the metadata table,
+``readers`` which processes live and need which files, ``indexes`` what a commit logs to the metadata table,
 ``transactions`` the end of a metastore transaction.
 
 Reading begins at docs/commit-protocol.md, then ``write/writer.py``, ``commit/commit_point.py`` and

@@ -43,7 +43,7 @@ class ReaderLease(Heartbeat):
     def check(self) -> None:
         """Make sure that all that was visible when the lease began is still there.
 
-        :raises HeartbeatExpiredError: when the lease was lost, because this process stood still for too long.
+        :raises HeartbeatExpiredError: when the lease was lost, because this process was paused for too long.
         :raises SnapshotUnavailableError: when another Hudi writer, which knows no leases, has cleaned a part
             of it; names its clean.
         """

@@ -73,7 +73,7 @@ waiters = Table(
     Column("shown_at", BigInteger, nullable=False),
 )
 
-# Contenders pass over a waiter that has not renewed its ticket for so long; until then the line stands still.
+# Contenders pass over a waiter that has not renewed its ticket for so long; until then the line waits.
 _PATIENCE_MILLIS = 2000
 _SHOWN_EVERY_SECONDS = 0.5
 # Its ticket is removed so long after its last sign of life.

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from airflow_provider.table.storage import FileStatus, Storage
 
 _NAME = re.compile(r"^waiter(\d+)$")
-# Contenders pass over a waiter that has not rewritten its file for so long; until then the line stands still.
+# Contenders pass over a waiter that has not rewritten its file for so long; until then the line waits.
 _PATIENCE_SECONDS = 2.0
 _SHOWN_EVERY_SECONDS = 0.5
 # Its file is deleted after so long: its process is gone, or was stopped for very long.

@@ -133,14 +133,14 @@ class BucketIndex:
         return found
 
     def first_file_id(self, partition_path: str, number: int, replaced: Mapping[FileGroupId, str]) -> str:
-        """The file id of a bucket that has no file group: whoever writes it first takes the same.
+        """The file id of a bucket that has no file group; all of its first writers take the same.
 
         :param partition_path: the partition.
         :param number: of the bucket.
         :param replaced: file groups that were taken out, with the completion times: their ids are spent.
         :return: the JVM's id of a bucket under non-blocking concurrency control
-            (``BucketIdentifier.newBucketFileIdForNBCC``); after an overwrite another one, which everybody
-            derives from the overwrite.
+            (``BucketIdentifier.newBucketFileIdForNBCC``); after an overwrite another one, which all
+            writers derive from the overwrite.
         """
         found = f"{number:08d}{_FIXED_REST}"
         while (at := replaced.get(FileGroupId(partition_path, found))) is not None:

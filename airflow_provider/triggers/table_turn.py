@@ -21,8 +21,8 @@ def before_turn(
 ) -> Progress:
     """What a write has to wait for before it begins.
 
-    These are live writers of higher priority, whatever file groups they work on; who holds the table lock, or
-    waits for it and has no heartbeat; and a job that an earlier try of the same operation left running.
+    These are live writers of higher priority, on any file groups; the holder of the table lock, and waiters
+    for it without a heartbeat; and a job that an earlier try of the same operation left running.
 
     :param table: the table.
     :param lock: the table's lock; only looked at.

@@ -1,7 +1,7 @@
 """Every writer and service is killed, or stands still, before its storage operations.
 
 Beside it another writer commits on the same file groups; then the heartbeats and leases of the victim
-run out, the next writer comes, and a victim that stood still wakes up.
+run out, the next writer comes, and a paused victim wakes up.
 
 ``SOAK=1`` takes all operations; otherwise those that change something.
 """

@@ -65,7 +65,7 @@ def commit(
     :param once_put: called with the entry, before it is published.
     :return: the entry; None when ``decide`` wanted none, or every place was lost.
     :raises OSError: when it is not known whether the entry was put.
-    :raises InstantRolledBackError: when this process stood still while the log was trimmed past its place, or
+    :raises InstantRolledBackError: when this process was paused while the log was trimmed past its place, or
         while another Hudi writer rolled the entry's instant back.
     """
     commit_log, moment = CommitLog(storage), since
@@ -131,7 +131,7 @@ def _put(
     if not is_published:
         _say_undone(storage, Moment(storage, entry).published())
         raise InstantRolledBackError(
-            f"table {storage.root}: {entry.operation} {entry.instant} stood still, and another Hudi writer "
+            f"table {storage.root}: {entry.operation} {entry.instant} was paused, and another Hudi writer "
             "has rolled it back, or written to its file groups; run it again",
             instant=entry.instant,
         )

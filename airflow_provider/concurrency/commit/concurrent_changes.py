@@ -42,7 +42,7 @@ from airflow_provider.table.timeline import UNDOING, Action, CommitMetadata, Ins
 
 
 class CompletedEntry:
-    """One thing that completed, with its commit metadata when somebody asks for it.
+    """One thing that completed; its commit metadata is read on demand.
 
     :param storage: the table's storage.
     :param entry: the log's entry, or what stands for it where another Hudi writer committed.
@@ -55,7 +55,7 @@ class CompletedEntry:
 
     @property
     def metadata(self) -> CommitMetadata:
-        """The commit metadata; it is published before anybody asks."""
+        """The commit metadata; it is published by now."""
         if self._metadata is None:
             timeline = Timeline(self._storage, ())
             self._metadata = metadata_of(self._storage, timeline, completed_instant(self.entry))
@@ -65,9 +65,8 @@ class CompletedEntry:
 class Moment:
     """What is true of a table at one moment: an entry of the log, and the timeline of that moment.
 
-    A write is based on one, and an entry is decided on one. What it costs to know is asked for when
-    somebody needs it: a write that never looks at what there is, such as one that only adds files, depends
-    on nothing and need not list the timeline.
+    A write is based on one, and an entry is decided on one. What costs a look is loaded on demand: a write
+    that never looks at what there is, such as one that only adds files, need not list the timeline.
 
     :param storage: the table's storage.
     :param newest: the newest entry of the log at that moment; published.
@@ -135,7 +134,7 @@ class Moment:
 
     @property
     def known_timeline(self) -> Timeline | None:
-        """The timeline of the moment, where somebody has asked for it."""
+        """The timeline of the moment, if it has been loaded."""
         return self._timeline
 
     @property
@@ -153,7 +152,7 @@ class Moment:
         """The largest completion time that is known; whatever comes after this moment has to exceed it.
 
         Only a lock that other Hudi writers hold as well makes it worth a listing to look for theirs: under
-        another one they may complete something right after the look. Who holds such a lock asks for the
+        another one they may complete something right after the look. A holder of such a lock loads the
         timeline.
         """
         known = self.newest.completion_time if self.newest else ""
@@ -171,7 +170,7 @@ class Moment:
 
     @property
     def indexes(self) -> tuple[IndexState, ...]:
-        """The indexes that there are: whoever commits next has to log to them.
+        """The indexes that there are: the next commit has to log to them.
 
         :raises UnsupportedTableError: when there is one that is not kept here.
         """
@@ -235,8 +234,8 @@ class Moment:
 
         :param base: the earlier moment.
         :return: in the order of completion.
-        :raises InstantRolledBackError: when whoever asks stood still while the log was trimmed past the
-            earlier moment, so that nobody knows.
+        :raises InstantRolledBackError: when the caller was paused while the log was trimmed past the earlier
+            moment, so that the log does not tell.
         """
         entries = list(itertools.takewhile(self._is_known, self._log.after(base.sequence)))
         if base.sequence + len(entries) < self.sequence:
@@ -303,7 +302,7 @@ class Moment:
         return instant
 
     def keep_requested(self, entry: LogEntry) -> None:
-        """The entry is put and published: nobody beats under the requested time that it took here."""
+        """The entry is put and published: the claim on the requested time that it took here may go."""
         if entry.instant in self._requested:
             self._storage.delete(heartbeat_path(entry.instant))
 

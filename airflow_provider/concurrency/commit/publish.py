@@ -82,7 +82,7 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
     :param storage: the table's storage.
     :param entry: the newest entry of the commit log.
     :param looks: whether to look for what other Hudi writers have done to it: where they share the lock, or
-        where who publishes is not who has put the entry.
+        where the publisher is not the process that has put the entry.
     :return: False when another Hudi writer was faster, so that the commit is not shown; see
         :func:`~airflow_provider.concurrency.conflicts.is_lost`.
     :raises CorruptTableError: when the staged metadata is gone although nothing was published.
@@ -120,7 +120,7 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
     if commit is not None and is_lost(storage, commit):
         storage.delete(instant_path(completed_instant(commit)))
         return False
-    if not entry.leaves_pending:  # a plan's instant goes on: under its name the one who carries it out beats
+    if not entry.leaves_pending:  # a plan's instant goes on: its executor beats under its name
         storage.delete(heartbeat_path(entry.instant))
     return True
 
@@ -148,7 +148,7 @@ def ensure_published(storage: Storage, entry: LogEntry) -> bool:
     if entry.instant <= newest_archived(storage) and entry.action is not Action.INDEXING:
         # By another Hudi writer: archival of this package is an entry of its own.
         return not isinstance(entry, Commit | Restore) or find_archived(storage, entry.instant) is not None
-    storage.sync(COMMIT_LOG_FOLDER)  # who has put it has not come to that, perhaps
+    storage.sync(COMMIT_LOG_FOLDER)  # the process that put it may have died before
     return publish(storage, entry, looks=True)
 
 
@@ -234,8 +234,8 @@ def staged_metadata_path(instant: str) -> str:
 def staged_plan_path(instant: str) -> str:
     """Where a plan is staged before its entry is put.
 
-    Not where the metadata of the same instant goes when it is carried out: somebody who was about to
-    move the plan, stood still and wakes up then would move that.
+    Not where the metadata of the same instant goes when it is carried out: a process that was paused right
+    before it moved the plan would move that when it wakes up.
     """
     return f"{STAGED_FOLDER}/{instant}.requested.avro"
 
@@ -252,8 +252,8 @@ def _staged(entry: LogEntry) -> str:
 def _move_staged(storage: Storage, entry: LogEntry) -> None:
     staged, path = _staged(entry), instant_path(completed_instant(entry))
     try:
-        # Moved, not copied: whoever was paused here for so long that the commit has been reverted
-        # in the meantime finds nothing to move.
+        # Moved, not copied: a process that was paused here until the commit was reverted finds nothing to
+        # move.
         _move(storage, staged, path, entry.instant)
     except FileNotFoundError:
         if storage.stat(path) is None and _is_newest(storage, entry):
@@ -282,7 +282,7 @@ def _move(storage: Storage, source: str, target: str, instant: str) -> None:
     :raises FileNotFoundError: when there is no source.
     """
     storage.move_if_absent(source, target)
-    if not storage.moves_atomically:  # whoever has put it: perhaps this client, which then sent the put again
+    if not storage.moves_atomically:  # also if it was there: this client may have sent its put twice
         _look_again(storage, target, instant)
 
 
@@ -301,9 +301,9 @@ def _look_again(storage: Storage, path: str, instant: str) -> None:
 
 
 def _publish_savepoint(storage: Storage, entry: Savepoint) -> None:
-    """Put a savepoint on the timeline, unless somebody else did so, and perhaps deleted it since.
+    """Put a savepoint on the timeline, unless another publisher did so, and perhaps a user deleted it since.
 
-    Whoever deletes a savepoint deletes its staged content first. So a late publisher finds out by it, also on
+    The deletion of a savepoint deletes its staged content first. So a late publisher finds out by it, also on
     storage that moves no file in one step. There only the publisher that has put the savepoint deletes the
     staged content: if another one did, this publisher would take that for a deletion of the savepoint.
     """
@@ -318,7 +318,7 @@ def _publish_savepoint(storage: Storage, entry: Savepoint) -> None:
 
 def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
     if not _is_newest(storage, entry):
-        return  # done while this process stood still, and perhaps archived since
+        return  # done while this process was paused, and perhaps archived since
     started = time.monotonic()
     dead, dead_action = entry.rolls_back, entry.rolled_back_action
     doomed = (

@@ -63,7 +63,7 @@ class StagedWrite:
         content = self._plan_of(planned)
         if not self._storage.put_if_absent(self._plan_path, content) and not self._is_put_already(content):
             raise InvalidInputError(f"instant {self._instant} is planned already", instant=self._instant)
-        self._storage.sync()  # a data file without a plan would be found by nobody
+        self._storage.sync()  # no rollback would find a data file without a plan
         self._planned = tuple(planned)
 
     def _is_put_already(self, content: bytes) -> bool:

@@ -26,8 +26,8 @@ _said: WeakKeyDictionary[Storage, set[str]] = WeakKeyDictionary()
 def next_undone(storage: Storage, moment: Moment) -> Revert | None:
     """What the log has to say before anything else: another Hudi writer has undone a commit of it.
 
-    The newest one may not have been shown yet. What was undone otherwise is looked for where somebody has
-    asked for the timeline of the moment.
+    The newest one may not have been shown yet. Other undone commits are looked for if the
+    timeline of the moment has been loaded.
 
     :param storage: the table's storage.
     :param moment: that the entry is to follow.

@@ -39,8 +39,8 @@ from airflow_provider.table.timeline import (
 def is_lost(storage: Storage, commit: Commit) -> bool:
     """Whether a commit of the log that is not shown yet cannot be: another Hudi writer was faster.
 
-    It has rolled the instant back, or taken the table back; or, while who decided on the commit stood still
-    under a lock that was its own no longer, it has completed something that the commit would have had to see.
+    It has rolled the instant back, or taken the table back; or it has completed something that the
+    commit would have had to see, while the committing process was paused and no longer had the lock.
 
     :param storage: the table's storage.
     :param commit: the log's newest entry.
@@ -101,7 +101,7 @@ def planned_clusterings(storage: Storage, timeline: Timeline) -> list[WriteDescr
         if instant.action is not Action.CLUSTERING:
             continue
         is_ours = any(isinstance(entry, Plan) for entry in commit_log.about(instant.requested_time))
-        # A plan of this package is anybody's to carry out: who does so here beats under its name.
+        # Any process may carry a plan of this package out; one of this package beats under its name.
         if is_ours and (instant.state is State.REQUESTED or _beats(storage, instant.requested_time)):
             continue
         if is_ours and _has_ended(storage, instant):

@@ -134,12 +134,12 @@ class WriteDescription:
         knows any yet, of a plan they are known.
     :param appended: those of them that it writes log files alone into.
     :param alive: whether its heartbeat is in time; None when it has none: it is scheduled and
-        nobody carries it out, or its writer keeps none.
+        no process carries it out, or its writer keeps none.
     :param rolls_back: requested time of the instant that it makes dead.
     :param completion_time: once completed.
     :param owner: host and process of the writer.
     :param merges_in_any_order: whether what it appends merges with what others append to the same file group,
-        whoever completes first (non-blocking concurrency control).
+        in any order of completion (non-blocking concurrency control).
     """
 
     instant: str

@@ -23,7 +23,7 @@ TURN_SECONDS = {"ingestion": 10.0, "backfill": 30.0, "table_service": 10.0, "cle
 """How long a write of a named priority holds the table lock in its turn, at most."""
 
 SECONDS_FOR_ANOTHER_ENGINE = 30.0
-"""How long a write waits, once, for one of another Hudi writer that is at its file groups."""
+"""How long a write waits, once, for one of another Hudi writer on its file groups."""
 
 
 def turn_seconds(priority: int) -> float:

@@ -27,7 +27,7 @@ _LOOK_EVERY_SECONDS = 0.5
 def writers_ahead(storage: Storage, priority: int, lock: LockProvider) -> list[str]:
     """The writers that go first: live writers of higher priority, and others that wait for the table lock.
 
-    Who waits for the lock and has a heartbeat is known by its priority. Who has none, such as the
+    A waiter for the lock that has a heartbeat is known by its priority. A waiter without one, such as the
     JVM's Hudi, is in the middle of a commit.
 
     :param storage: the table's storage.
@@ -54,7 +54,7 @@ def wait_for_higher_priority(
     is_stopped: Callable[[], bool] = lambda: False,
     on_wait: Callable[[list[str]], None] = lambda ahead: None,
 ) -> float:
-    """Wait until nobody goes first any more, or patience is at its end.
+    """Wait until no writer goes first any more, or patience is at its end.
 
     :param storage: the table's storage.
     :param priority: the priority of the write that waits.

@@ -1,9 +1,9 @@
 """Publishing what the log says about the indexes themselves: one is planned, complete, or dropped.
 
-Everything follows from the entry, so that whoever finds it unpublished does the same again. Of the table's
-properties only what the entry is about is written, because they are other Hudi writers' too. Readers trust
-them, and somebody who stood still must not bring an older state back: where the log has gone on, what it says
-by then is written.
+Everything follows from the entry, so that any process that finds it unpublished does the same again. Of the
+table's properties only what the entry is about is written, because they are other Hudi writers' too. Readers
+trust them, and a process that was paused must not bring an older state back: where the log has gone on, what
+it says by then is written.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def publish_index_change(storage: Storage, entry: LogEntry, staged: str) -> None
             # Dropped since, with all other indexes.
         return
     if CommitLog(storage).head() != entry.sequence:
-        return  # done while this process stood still
+        return  # done while this process was paused
     named = [info["metadataPartitionPath"] for info in content["indexPartitionInfos"]]
     if entry.operation == DROP_INDEX:
         _settle(storage, dict.fromkeys(named, _ABSENT), entry)
@@ -129,7 +129,7 @@ def _settle(storage: Storage, wanted: Mapping[str, int], entry: LogEntry | None)
         else:
             properties.pop(DEFINITIONS, None)
         storage.put(PROPERTIES_PATH, dump_properties(properties).encode())
-        # And once more: if this one stood still before it wrote, the log has gone on.
+        # And once more: if this process was paused before it wrote, the log has gone on.
 
 
 def _state_of(storage: Storage, newest: LogEntry | None, partition: str) -> int:
@@ -205,7 +205,7 @@ def _remove_plans(storage: Storage, entry: LogEntry, dropped: Collection[str]) -
         named = {info["metadataPartitionPath"] for info in (plan or {}).get("indexPartitionInfos") or ()}
         # One of another Hudi writer's has no instant here.
         left = any(each.partition in named and each.instant in (pending.requested_time, "") for each in kept)
-        # Without a plan: whoever began with this was killed between the two.
+        # Without a plan: a process that began with this was killed between the two.
         if plan is None or (named.intersection(dropped) and not left):
             # The plan first: without it no run begins.
             for state in (State.REQUESTED, State.INFLIGHT):

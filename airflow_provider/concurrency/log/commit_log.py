@@ -48,7 +48,7 @@ class CommitLog:
         newest = self._load(last)
         if newest != self._entries.get(last):  # trimmed, or the table was made anew
             self._entries.clear()
-        # What is in the trimmed part is of somebody who was killed there after standing still (see append).
+        # An entry in the trimmed part is of a paused process that was killed before it deleted it (append).
         while newest is None or newest.sequence <= self.trimmed():  # or trimmed since, perhaps right now
             listed = max(self._listed(), default=0)
             if not listed:
@@ -112,14 +112,15 @@ class CommitLog:
                 return
 
     def append(self, sequence: int, entry: LogEntry) -> bool:
-        """Put an entry at a sequence, if nobody has; only :func:`~airflow_provider.concurrency.commit.commit`
-        does so.
+        """Put an entry at a sequence, if no other process has.
+
+        Only :func:`~airflow_provider.concurrency.commit.commit` does so.
 
         :return: True when this call put it: the commit is done.
         :raises OSError: when it is not known whether it was put, nor found there now, or whether it survives
             a power failure.
-        :raises InstantRolledBackError: when others were there and have been trimmed since: who puts
-            entries stood still for so long.
+        :raises InstantRolledBackError: when another entry was there and has been trimmed since: the
+            caller was paused for so long.
         """
         # What the entry builds on survives a power failure no less than the entry: earlier entries, and what
         # others have published.
@@ -132,15 +133,15 @@ class CommitLog:
                 raise
             put = True
         # An object store's client sends a put again when no answer comes. The second one finds what the first
-        # one has put, and says that somebody else was there.
+        # one has put, and reports a conflict.
         put = put or self.read(sequence) == entry
         if put:
-            self._storage.sync(COMMIT_LOG_FOLDER)  # before anybody is told, or shown anything of it
-        # Whoever was slow only after the put has been published, archived and then trimmed by others.
+            self._storage.sync(COMMIT_LOG_FOLDER)  # before it is reported or shown
+        # If the process was slow only after the put, others have published, archived and trimmed the entry.
         if put and sequence <= self.trimmed() and not self._is_archived(entry):
             self._storage.delete(_path(sequence))
             raise InstantRolledBackError(
-                f"table {self._storage.root}: {entry.operation} {entry.instant} stood still while the commit "
+                f"table {self._storage.root}: {entry.operation} {entry.instant} was paused while the commit "
                 f"log went on past its place {sequence} and was trimmed; run it again",
                 instant=entry.instant,
             )

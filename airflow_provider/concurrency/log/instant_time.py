@@ -25,7 +25,7 @@ def request_instant(
     The test-and-set is the exclusive creation of the heartbeat file. A heartbeat is deleted
     only once a log entry ended its instant, and that entry completes later than the
     instant was requested: so a time larger than every completion time in the log, seen
-    after the creation, was never anybody else's.
+    after the creation, was never another instant's.
 
     :param storage: the table's storage.
     :param log: the table's commit log.

@@ -18,7 +18,7 @@ from airflow_provider.table.timeline import Action
 
 
 class IndexState(NamedTuple):
-    """An index as of an entry of the log: whoever commits after that entry has to log to it.
+    """An index as of an entry of the log: each later commit has to log to it.
 
     :param partition: the metadata partition, for example ``column_stats``.
     :param instant: requested time of the indexing plan that made it; ``""`` of another Hudi writer's.
@@ -41,8 +41,8 @@ _NOTHING: frozenset[Any] = frozenset()
 class LogEntry:
     """What every entry says.
 
-    Who decides on an entry leaves out what the commit log gives it: its sequence, its completion time, what
-    was archived, and the indexes, unless it changes these.
+    The caller that decides on an entry leaves out what the commit log gives it: its sequence, its completion
+    time, what was archived, and the indexes, unless the entry changes these.
 
     :param instant: requested time of the instant that this entry completes, or schedules; of a savepoint:
         that of the commit that it keeps; empty of an archival, which is no instant.
@@ -96,7 +96,7 @@ class LogEntry:
 
     @property
     def leaves_pending(self) -> bool:
-        """Whether its instant stays pending on the table's timeline, for somebody who carries it out."""
+        """Whether its instant stays pending on the table's timeline until a process carries it out."""
         return False
 
     @property
@@ -147,10 +147,10 @@ class Commit(LogEntry):
     :param pending_action: the action under which the instant was pending, where that is another
         one: a commit that had to take file groups out becomes a replacecommit.
     :param operation_key: the caller's key for finding this commit again.
-    :param evolves: whether it changes the table's columns, so that who commits next has to look at them.
+    :param evolves: whether it changes the table's columns, so that the next commit has to look at them.
     :param seen: the newest completion time on the timeline that it was decided on, under a lock that other
-        Hudi writers hold as well. What of theirs completed later came while its writer stood still; who
-        publishes it looks for that. Empty under another lock.
+        Hudi writers hold as well. What of theirs completed later came while its writer was paused; the
+        publisher looks for that. Empty under another lock.
     :param replayed: of a commit that a replication has brought: its completion time at the source, which it
         has on this timeline, too. The entry's own is later, because the log's order is that in which the
         source's transactions were committed. Empty of a commit that was made here.
@@ -182,7 +182,7 @@ class Commit(LogEntry):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(LogEntry):
-    """A table service is planned, to be carried out by anybody.
+    """A table service is planned; any process may carry it out.
 
     :param file_groups: the file groups that the plan will rewrite, or whose slices it will delete.
     :param metadata_path: the staged plan, relative to the table.

@@ -1,6 +1,6 @@
 """When a table service stops itself: after it has failed on the same input again and again.
 
-The commit log tells all about failed clusterings: a failed plan was rolled back, whoever carried it out,
+The commit log tells all about failed clusterings: a failed plan was rolled back,
 and its input has changed if a commit has touched its file groups since. The other services put no entry
 when they fail, so each of their failures is kept as a file until the service succeeds.
 """

@@ -53,8 +53,8 @@ def recover_transactions(
     :param timeout_seconds: silence after which a transaction counts as left alone
         (Hive's ``hive.txn.timeout``), unless it was opened with a timeout of its own.
     :param storage_options: keyword arguments of the tables' fsspec file systems.
-    :param sees_all_tables: whether a table that is not found is gone. False for who may not reach every
-        table's storage, such as a metastore's service: it leaves what was written there to others.
+    :param sees_all_tables: whether a table that is not found is gone. False for a process that may not reach
+        every table's storage, such as a metastore's service: it leaves what was written there to others.
     :return: what became of each.
     """
 
@@ -75,7 +75,7 @@ def recover_transactions(
             return False
         if specs := partition_specs(table, partitions_of(table, instant)):
             metastore.add_partitions(write.database, write.table, specs, if_not_exists=True)
-        # Whoever recovers it at the same moment may have ended it, and told.
+        # Another process that recovers it at the same moment may have ended it, with its events.
         with suppress(NoSuchTransactionError, TransactionAbortedError):
             for one in insertions(table, instant):
                 metastore.fire_insert_event(

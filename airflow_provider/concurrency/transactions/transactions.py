@@ -108,7 +108,7 @@ def abort_transaction(
 def settle_transactions(metastore: AnyMetastore, table: HudiTable) -> None:
     """Apply the end of transactions to a table that they still hold something of.
 
-    Whoever ends a transaction does it; this is for what was left by one who died in the middle of that.
+    The process that ends a transaction does it; this finishes what such a process has left if it died.
 
     :param metastore: the metastore in which the table is registered.
     :param table: the table.
@@ -131,7 +131,7 @@ def undo_writes(table: HudiTable, txn_id: int) -> None:
     """Undo what an aborted transaction wrote into a table, whether it completed or not.
 
     :param table: the table.
-    :param txn_id: the transaction; aborted in the metastore, so that nobody commits it any more.
+    :param txn_id: the transaction; aborted in the metastore, so that no process commits it any more.
     :raises TableError: when a write cannot be undone.
     """
     reason, timeline = f"transaction {txn_id} was aborted", table.timeline()
@@ -145,7 +145,7 @@ def undo_writes(table: HudiTable, txn_id: int) -> None:
         if is_completed(table, instant):
             revert(table, instant, reason=reason)
         else:
-            with suppress(NoSuchInstantError):  # it never began, or somebody was here before
+            with suppress(NoSuchInstantError):  # it never began, or another process was faster
                 rollback(table, instant, reason=reason)
         unmark_open_transaction(table.storage, instant)
 

@@ -62,7 +62,7 @@ def _put_commit_before(storage: Storage, dead: str) -> bool:
     staged_write.stage(content)
 
     def decide(moment: Moment) -> Commit | None:
-        # Others took this one for dead, because it stood still; or they had the same to do.
+        # Others took this process for dead, because it was paused; or they had the same to do.
         if moment.fate_of(instant) is not None or _has_commit_before(storage, dead):
             return None
         view = FileSystemView(storage, lambda: Timeline.load(storage))
@@ -83,8 +83,8 @@ def _take_instant_before(storage: Storage, instant: str, info: HeartbeatInfo) ->
     """A requested time in the past that no other instant has or will have; only this function takes such.
 
     As in :func:`~airflow_provider.concurrency.log.request_instant` the heartbeat claims it, and then
-    there is the look whether it was anybody's before. What was archived has ended: a commit that is requested
-    before that counts as dead.
+    there is the look whether another instant had it before. What was archived has ended: a commit that is
+    requested before that counts as dead.
     """
     for candidate in requested_times_before(instant, newest_archived(storage)):
         if storage.put_if_absent(heartbeat_path(candidate), info.to_json()):

@@ -105,7 +105,7 @@ def revert_rewrite(storage: Storage, rewrite: Commit) -> str | None:
 def revert(table: HudiTable, instant: str, *, reason: str) -> Revert | None:
     """Undo a completed write on which nothing was built, because its transaction was aborted.
 
-    Its data files go at once: whoever still reads them reads what was never committed.
+    Its data files go at once: a reader of them reads what was never committed.
 
     :param table: the table.
     :param instant: requested time of the commit.
@@ -127,7 +127,7 @@ def revert(table: HudiTable, instant: str, *, reason: str) -> Revert | None:
                 effect = effect_of(storage, timeline, found)
                 merged_on = _merged_on(storage, timeline, effect)
             except NoSuchInstantError:
-                continue  # undone by somebody else in this moment, this one or one after it
+                continue  # another process has just undone this commit, or one after it
             break
         # No clean is in the way: one planned since left alone what is held, one planned before the commit
         # takes only what was superseded then.

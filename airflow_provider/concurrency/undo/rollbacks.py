@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 _REASON_LENGTH = 500  # an error of Spark's can be pages long
 
-# What is planned is carried out, by anybody, and not rolled back: what a clean names is needed by nobody,
-# and to the indexes of an indexing plan writers log already.
+# A plan is carried out, by any process, and not rolled back: no reader needs what a clean names, and to the
+# indexes of an indexing plan writers log already.
 _FINISHED = frozenset({Action.CLEAN, Action.INDEXING})
 
 
@@ -127,7 +127,7 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
 
 
 def _delete_leftovers(storage: Storage, instant: str, action: Action, fate: Fate) -> None:
-    """Delete the files that an ended instant left, or that somebody put after its end."""
+    """Delete the files that an ended instant left, or that its writer put after its end."""
     if fate is Fate.DEAD:
         clean_up(storage, instant, action)
         return

@@ -142,13 +142,13 @@ class Committing:
     # --- the entry ------------------------------------------------------------------------
 
     def _commit_at_once(self) -> Commit | None:
-        """Commit without the lock if nobody holds it: the log alone makes a commit safe."""
+        """Commit without the lock if no other process holds it: the log alone makes a commit safe."""
         lock = self._write.lock
         try:
             if self._is_shared or lock.holder() is not None:
                 return None
         except LockUnavailableError:
-            return None  # who waits for a turn tries for longer
+            return None  # a wait for a turn tries for longer
         return self._put_entry(_TRIES_AT_ONCE)
 
     def _commit_under_lock(self) -> Commit | None:
@@ -381,7 +381,7 @@ class Committing:
         try:
             write.staged_write.stage(self._content)
         except CommitError:
-            # Whoever rolled it back has deleted the files.
+            # Its rollback has deleted the files.
             if entry := find_rollback(CommitLog(self._storage), write.instant):
                 raise write.rolled_back(entry.completion_time, entry.owner) from None
             raise

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class Writer(Write):
-    """One write under way, for who does it; made by :func:`begin_write` or :func:`begin_planned`."""
+    """One write under way, as its process sees it; made by :func:`begin_write` or :func:`begin_planned`."""
 
     _planned_at = time.monotonic()
 
@@ -212,7 +212,7 @@ class Writer(Write):
             rollback(self.table, self.instant, reason=reason)
         except NoSuchInstantError:
             log.info("instant %s was rolled back already", self.instant)
-        # Whoever rolled back while this writer was paused could not delete what it wrote since.
+        # A rollback during a pause of this writer could not delete what it wrote since.
         self.staged_write.delete()
 
     def __enter__(self) -> Self:

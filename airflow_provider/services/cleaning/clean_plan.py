@@ -80,9 +80,9 @@ class FileToDelete:
 
 @dataclass(frozen=True)
 class Held:
-    """Files that would be deleted if somebody did not need them.
+    """Files that would be deleted if no reader or writer needed them.
 
-    :param by: who needs them, for people. A file that several need is counted for each.
+    :param by: the reader or writer that needs them, for people. A file that several need is counted for each.
     :param files: how many files.
     :param size: bytes.
     """

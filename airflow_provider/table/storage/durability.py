@@ -249,7 +249,7 @@ class Disk:
 
 
 def force_file_systems(folders: Iterable[str]) -> bool:
-    """Force everything on the file systems of some folders to the disk, whoever has written it.
+    """Force everything on the file systems of some folders to the disk, also what other processes wrote.
 
     :param folders: absolute paths; those that do not exist have nothing to be forced.
     :return: False when the operating system cannot, or hides errors of the disk, as Linux did before 5.8.

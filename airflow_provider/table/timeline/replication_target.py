@@ -1,8 +1,8 @@
 """What the target of a replication says of itself: where it comes from, and which commits may come late.
 
 A replication brings a commit when its transaction is committed. So one that had completed early at the source
-may come late, and takes its place on the timeline between others then. Who reads a target in increments has
-to wait for it.
+may come late, and takes its place on the timeline between others then. An incremental reader of a target
+has to wait for it.
 """
 
 from __future__ import annotations

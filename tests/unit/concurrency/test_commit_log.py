@@ -39,7 +39,7 @@ def test_what_a_sleeper_left_in_the_trimmed_part_is_not_taken_for_the_head(tmp_p
     for sequence in range(4, 6):
         assert log.append(sequence, entry(sequence))
     log.trim(4)
-    # Put by one who had stood still, and was killed before it found out; see CommitLog.append.
+    # Put by a process that had been paused, and was killed before it found out; see CommitLog.append.
     for place in (3, 4):
         Storage(str(tmp_path / "t")).put_if_absent(
             f"{COMMIT_LOG_FOLDER}/{place:020d}.json", entry(place, "the sleeper").to_json()

@@ -1,4 +1,4 @@
-"""A deleted savepoint does not come back when its publisher stood still, or was killed."""
+"""A deleted savepoint does not come back when its publisher was paused or killed."""
 
 from __future__ import annotations
 

@@ -247,8 +247,8 @@ def _without_place(method: str, error: TableServiceError) -> TableServiceError:
     log.warning("%s: %s", method, error)
     if isinstance(error, MetastoreUnavailableError):
         return MetastoreUnavailableError(
-            "the metastore's database cannot be used now; try again, and if it lasts ask whoever runs the "
-            "metastore, whose log says more"
+            "the metastore's database cannot be used now; try again, and if it lasts ask the operator of "
+            "the metastore, whose log says more"
         )
     return type(error)("the metastore's database refuses the request; the metastore's log says more")
 
