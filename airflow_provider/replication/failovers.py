@@ -30,9 +30,9 @@ from airflow_provider.exceptions import (
     TransactionOpenError,
 )
 from airflow_provider.metastore import AnyMetastore, EventType, Metastore, TableInfo, TxnState
-from airflow_provider.metastore.catalog import FROZEN_BY, TARGET_FOR, as_replicator
+from airflow_provider.metastore.catalog import as_replicator
+from airflow_provider.metastore.model import FROZEN_BY, TARGET_FOR, Phase
 from airflow_provider.metastore.replication import (
-    Phase,
     begin_policy,
     end_txn,
     find_policy,
@@ -119,9 +119,8 @@ def failover(
     :raises NoSuchObjectError: when the replication has never begun.
     :raises ReplicationError: see :meth:`Replicator.run`.
     """
-    one = embedded(source, "source")
-    replicator = Replicator(policy, one, target, settings=settings)
-    other = replicator.target
+    one, other = embedded(source, "source"), embedded(target, "target")
+    replicator = Replicator(policy, one, other, settings=settings)
     known = replicator.status()
     aborted: tuple[int, ...] = ()
     if known.phase is not Phase.FAILED_OVER:

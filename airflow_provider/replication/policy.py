@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.metastore.replication import Scope
+from airflow_provider.metastore.model import Scope
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
-
-from sqlalchemy import Connection
 
 from airflow_provider.exceptions import (
     EventsExpiredError,
@@ -25,37 +22,18 @@ from airflow_provider.exceptions import (
 from airflow_provider.metastore import (
     AnyMetastore,
     EventType,
-    Metastore,
     NotificationEvent,
     ValidWriteIdList,
 )
-from airflow_provider.metastore.catalog import as_replicator
-from airflow_provider.metastore.model import decode_table
-from airflow_provider.metastore.replication import (
-    Phase,
-    Replication,
-    add_bytes,
-    apply_catalog_event,
-    begin_policy,
-    bring_over,
-    find_policy,
-    keep_lease,
-    mapped_txns,
-    move_position,
-    note_error,
-    release_lease,
-    set_phase,
-    txn_event,
-)
-from airflow_provider.metastore.transactions import last_write_id
+from airflow_provider.metastore.model import Phase, Replication, decode_table
 from airflow_provider.replication.copying import Copier
 from airflow_provider.replication.hudi_tables import is_hudi_table
 from airflow_provider.replication.policy import ReplicationPolicy
 from airflow_provider.replication.settings import ReplicationSettings
 from airflow_provider.replication.sides import (
     consumer_of,
-    embedded,
     is_its_own_source,
+    is_same_metastore,
     is_source_of,
     register_consumer,
 )
@@ -63,8 +41,6 @@ from airflow_provider.replication.table_data import TableData
 from airflow_provider.table.storage import Storage
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _TXN_EVENTS = frozenset(
     {EventType.OPEN_TXN, EventType.ALLOC_WRITE_ID, EventType.COMMIT_TXN, EventType.ABORT_TXN}
@@ -125,10 +101,10 @@ class Replicator:
 
     :param policy: the databases to replicate, and their places at the target.
     :param source: the source's metastore, by its database or by a server of ours.
-    :param target: the target's metastore, by its database.
+    :param target: the target's metastore, by its database or by a server of ours.
     :param settings: the settings of the replicator.
     :param step: called with a name before each step; raises to stop there. For tests.
-    :raises InvalidInputError: when the target is given by a server, or is the source.
+    :raises InvalidInputError: when the target is the source.
     """
 
     def __init__(
@@ -142,14 +118,15 @@ class Replicator:
     ) -> None:
         self.policy = policy
         self.source = source
-        self.target = embedded(target, "target")
-        if isinstance(source, Metastore) and source.engine is self.target.engine:
+        self.target = target
+        if is_same_metastore(source, target):
             raise is_its_own_source(policy.name)
         self.settings = settings or ReplicationSettings()
         self.step = step
         self.scope = policy.scope
         self._waiting: list[NotificationEvent] = []
         self._without_data: set[int] = set()
+        self._records = target.replication_target()
         self.owner = f"{socket.gethostname()}:{uuid.uuid4().hex[:8]}"
         self._copier = Copier(self.settings.copy, lambda name: self.step(name))
         self._data = TableData(
@@ -167,7 +144,7 @@ class Replicator:
 
         :raises NoSuchObjectError: when the replication has never begun.
         """
-        return self.target.engine.read(lambda connection: find_policy(connection, self.policy.name))
+        return self._records.replication(self.policy.name)
 
     def run(
         self,
@@ -189,18 +166,17 @@ class Replicator:
         :raises UnsupportedByServerError: when the source is a Hive, which cannot be followed.
         """
         name = self.policy.name
-        url, databases = self.source.url, dict(self.scope.databases)
         is_same = is_source_of(name, self.source, self.target)
-        self._write(lambda connection: begin_policy(connection, name, url, databases, is_same=is_same))
+        self._records.begin(name, self.source.url, self.scope.databases, is_same=is_same)
         with self._lease():
             try:
                 done = self._pass(upto, bootstrap, is_stopped)
             except (TableServiceError, OSError) as error:
                 message = f"{type(error).__name__}: {error}"
                 with suppress(TableServiceError):
-                    self._write(lambda connection: note_error(connection, name, message))
+                    self._records.note_error(name, message)
                 raise
-            self._write(lambda connection: note_error(connection, name, None))
+            self._records.note_error(name, None)
         return done
 
     def follow(
@@ -330,18 +306,7 @@ class Replicator:
             return
         for event in events:
             self.step(f"apply {event.event_type} {event.event_id}")
-        name = self.policy.name
-
-        def apply(connection: Connection) -> None:
-            for event in events:
-                if not move_position(connection, name, event.event_id, event.event_time):
-                    continue
-                if event.event_type in _TXN_EVENTS:
-                    txn_event(connection, name, event, self.scope)
-                else:
-                    apply_catalog_event(connection, event, self.scope)
-
-        self._write(apply)
+        self._records.apply_events(self.scope, events)
         self.step(f"applied {events[-1].event_id}")
 
     def _enters_scope(self, event: NotificationEvent) -> bool:
@@ -353,10 +318,7 @@ class Replicator:
     def _bring_data(self, source_txn: int) -> None:
         """Copy the data of a transaction, before the target commits it."""
 
-        def look(connection: Connection) -> dict[int, int]:
-            return mapped_txns(connection, self.policy.name)
-
-        mapped = self.target.engine.read(look)
+        mapped = self._records.mapped_txns(self.policy.name)
         target_txn = mapped.get(source_txn)
         if target_txn is None:
             return  # it was copied before, or wrote into no replicated table
@@ -369,7 +331,7 @@ class Replicator:
 
     def _bring_services(self) -> None:
         """Copy changes without an event: clusterings, restores, indexes, commits without a transaction."""
-        mapped = self.target.engine.read(lambda connection: mapped_txns(connection, self.policy.name))
+        mapped = self._records.mapped_txns(self.policy.name)
         for database in self.scope.databases.values():
             with suppress(NoSuchObjectError):
                 for name in self.target.list_tables(database):
@@ -385,7 +347,7 @@ class Replicator:
             return
         source = decode_table(event.message["tableObjJson"])
         # The write ids of a dropped table of this name go on.
-        last = self.target.engine.read(lambda connection: last_write_id(connection, database, source.name))
+        last = self._records.last_write_id(database, source.name)
         seen = ValidWriteIdList(f"{database}.{source.name}", last)
         target = self.scope.table(source)
         if target is not None:
@@ -395,8 +357,8 @@ class Replicator:
 
     def _bootstrap(self) -> None:
         name = self.policy.name
-        self._write(lambda connection: set_phase(connection, name, Phase.BOOTSTRAP))
-        mapped = self.target.engine.read(lambda connection: mapped_txns(connection, name))
+        self._records.restart(name)
+        mapped = self._records.mapped_txns(name)
         # This comes first, so that the log keeps the events after the state that is read next.
         self._register_consumer()
         self.step("read the source")
@@ -410,18 +372,14 @@ class Replicator:
             if target is not None and target.location:
                 self._data.bring_partitions_elsewhere(each)
         self.step("bring the catalog over")
-        self._write(lambda connection: bring_over(connection, state, self.scope))
+        self._records.bring_over(self.scope, state)
         self.step("bootstrapped")
         self._report(state.event_id)
 
     # --- its parts ----------------------------------------------------------------------------------
 
-    def _write(self, operation: Callable[[Connection], T]) -> T:
-        with as_replicator():
-            return self.target.engine.write(operation)
-
     def _count(self, copied: int) -> None:
-        self._write(lambda connection: add_bytes(connection, self.policy.name, copied))
+        self._records.add_bytes(self.policy.name, copied)
 
     def _is_applied(self, event: NotificationEvent) -> bool:
         return (self.status().event_id or 0) >= event.event_id
@@ -441,13 +399,13 @@ class Replicator:
     def _lease(self) -> Iterator[None]:
         """Hold the lease during a ``with`` block; a thread renews it."""
         name, seconds = self.policy.name, self.settings.lease_seconds
-        self._write(lambda connection: keep_lease(connection, name, self.owner, seconds))
+        self._records.keep_lease(name, self.owner, seconds)
         ended = threading.Event()
 
         def renew() -> None:
             while not ended.wait(seconds / 3):
                 try:
-                    self._write(lambda connection: keep_lease(connection, name, self.owner, seconds))
+                    self._records.keep_lease(name, self.owner, seconds)
                 except ReplicationLeaseError as lost:
                     log.warning("%s; both go on, which costs time and no harm", lost)
                 except TableServiceError as error:
@@ -461,4 +419,4 @@ class Replicator:
             ended.set()
             thread.join()
             with suppress(TableServiceError):
-                self._write(lambda connection: release_lease(connection, name, self.owner))
+                self._records.release_lease(name, self.owner)

@@ -11,7 +11,6 @@ from airflow_provider.exceptions import (
     UnsupportedByServerError,
 )
 from airflow_provider.metastore import AnyMetastore, Metastore
-from airflow_provider.metastore.replication import find_policy
 
 
 def consumer_of(policy: str) -> str:
@@ -27,13 +26,22 @@ def embedded(metastore: AnyMetastore, side: str) -> Metastore:
     """
     if not isinstance(metastore, Metastore):
         raise InvalidInputError(
-            f"the {side} is given by a server, {metastore.url}; give the URL of its database: only the "
-            "source of a replication, while it is followed, can be given by a server"
+            f"the {side} is given by a server, {metastore.url}; give the URL of its database: a server will "
+            "do while a source is followed, and not for a failover"
         )
     return metastore
 
 
-def register_consumer(policy: str, source: AnyMetastore, target: Metastore, patience_seconds: float) -> None:
+def is_same_metastore(one: AnyMetastore, other: AnyMetastore) -> bool:
+    """Whether two metastores are given by one database, or by one server's URL."""
+    if isinstance(one, Metastore) and isinstance(other, Metastore):
+        return one.engine is other.engine
+    return one.url == other.url
+
+
+def register_consumer(
+    policy: str, source: AnyMetastore, target: AnyMetastore, patience_seconds: float
+) -> None:
     """Make the replication a consumer of the source's log, from the log's end on.
 
     :param patience_seconds: seconds of silence after which the log waits for the replication no longer.
@@ -68,10 +76,10 @@ def is_source_of(policy: str, source: AnyMetastore, target: AnyMetastore) -> boo
     when its log has the replication as a consumer at the target's position, and has an event of the same time
     there, if retention has left the event.
 
-    :param target: the target's metastore, by its database.
+    :param target: the target's metastore.
     """
     try:
-        known = embedded(target, "target").engine.read(lambda connection: find_policy(connection, policy))
+        known = target.replication_target().replication(policy)
     except NoSuchObjectError:
         return False
     if known.source == source.url:

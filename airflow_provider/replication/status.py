@@ -8,8 +8,7 @@ from typing import Any
 
 from airflow_provider.exceptions import EventsExpiredError
 from airflow_provider.metastore import AnyMetastore, EventType
-from airflow_provider.metastore.replication import Phase, Replication, find_policy, policies
-from airflow_provider.replication.sides import embedded
+from airflow_provider.metastore.model import Phase, Replication
 
 _MOST_COUNTED = 100_000
 
@@ -51,9 +50,9 @@ class ReplicationLag:
 def replications(target: AnyMetastore) -> list[Replication]:
     """All replications into a metastore, by name.
 
-    :param target: the metastore, by its database.
+    :param target: the metastore, by its database or by a server.
     """
-    return embedded(target, "target").engine.read(policies)
+    return target.replication_target().replications()
 
 
 def replication_lag(policy: str, source: AnyMetastore, target: AnyMetastore) -> ReplicationLag:
@@ -61,10 +60,10 @@ def replication_lag(policy: str, source: AnyMetastore, target: AnyMetastore) -> 
 
     :param policy: the replication.
     :param source: the source's metastore, by its database or by a server.
-    :param target: the target's metastore, by its database.
+    :param target: the target's metastore, by its database or by a server.
     :raises NoSuchObjectError: when there is no such replication.
     """
-    known = embedded(target, "target").engine.read(lambda connection: find_policy(connection, policy))
+    known = target.replication_target().replication(policy)
     newest = source.current_event_id()
     events = transactions = None
     seconds = None

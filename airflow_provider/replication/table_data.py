@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from airflow_provider.exceptions import NoSuchObjectError, ReplicationError
 from airflow_provider.metastore import (
     AnyMetastore,
-    Metastore,
     NotificationEvent,
     TableInfo,
     ValidWriteIdList,
@@ -43,7 +42,7 @@ class TableData:
 
     policy: ReplicationPolicy
     source: AnyMetastore
-    target: Metastore
+    target: AnyMetastore
     copier: Copier
     count: Callable[[int], None]
     step: Callable[[str], None]

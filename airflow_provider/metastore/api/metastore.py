@@ -14,6 +14,7 @@ from airflow_provider.metastore.database import (
     mask_url,
     parse_url,
 )
+from airflow_provider.metastore.replication import TargetInDatabase
 
 
 def open_embedded_metastore(
@@ -64,6 +65,10 @@ class Metastore(CatalogApi, TransactionApi, LockApi, NotificationApi):
     def engine(self) -> MetastoreEngine:
         """The database, for operations made of several functions of one connection."""
         return self._engine
+
+    def replication_target(self) -> TargetInDatabase:
+        """See :meth:`AnyMetastore.replication_target`."""
+        return TargetInDatabase(self._engine)
 
     def ping(self) -> str:
         """Ask the database for its last event.

@@ -19,8 +19,6 @@ from airflow_provider.metastore.catalog.partitions import (
     replace_columns,
 )
 from airflow_provider.metastore.catalog.replication_target import (
-    FROZEN_BY,
-    TARGET_FOR,
     as_replicator,
     check_writable,
     ending_transaction,
@@ -28,8 +26,6 @@ from airflow_provider.metastore.catalog.replication_target import (
 )
 
 __all__ = [
-    "FROZEN_BY",
-    "TARGET_FOR",
     "Choose",
     "ColumnStatistics",
     "Constraint",

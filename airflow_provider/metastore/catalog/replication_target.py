@@ -12,12 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from airflow_provider.exceptions import ReplicationTargetError
-
-TARGET_FOR = "repl.target.for"
-"""Hive's database parameter: the policy whose target the database is."""
-
-FROZEN_BY = "repl.source.frozen.by"
-"""Database parameter: the policy that hands the database over to its target."""
+from airflow_provider.metastore.model import FROZEN_BY, TARGET_FOR
 
 _replicator: ContextVar[bool] = ContextVar("is_replicator", default=False)
 _ends_transaction: ContextVar[bool] = ContextVar("ends_transaction", default=False)

@@ -7,6 +7,7 @@ from typing import Protocol
 from airflow_provider.metastore.interface.catalog import Catalog
 from airflow_provider.metastore.interface.locks import Locks
 from airflow_provider.metastore.interface.notification_log import NotificationLog
+from airflow_provider.metastore.interface.replication import ReplicationTarget
 from airflow_provider.metastore.interface.transactions import Transactions
 
 
@@ -24,6 +25,9 @@ class AnyMetastore(Catalog, Transactions, Locks, NotificationLog, Protocol):
     @property
     def url(self) -> str:
         """The metastore's URL, with ``***`` for its secrets."""
+
+    def replication_target(self) -> ReplicationTarget:
+        """What a replicator asks of the metastore, if it is the target of replications."""
 
     def ping(self) -> str:
         """Ask whether the metastore answers.

@@ -67,6 +67,13 @@ from airflow_provider.metastore.model.partition_choice import (
     plain_text,
 )
 from airflow_provider.metastore.model.reader import NOW, Reader, ReaderSession
+from airflow_provider.metastore.model.replication import (
+    FROZEN_BY,
+    TARGET_FOR,
+    Phase,
+    Replication,
+    Scope,
+)
 from airflow_provider.metastore.model.source_state import SourceState, TableState, decode_state, encode_state
 from airflow_provider.metastore.model.table_name import check_table_given, is_location, split_table_name
 from airflow_provider.metastore.model.transaction_objects import TableWriteInfo, TxnInfo, TxnState, TxnType
@@ -85,6 +92,7 @@ __all__ = [
     "CATALOG",
     "DEFAULT_PARTITION",
     "EXTERNAL_TABLE",
+    "FROZEN_BY",
     "HUDI",
     "LOCK_TIMEOUT_SECONDS",
     "MANAGED_TABLE",
@@ -95,6 +103,7 @@ __all__ = [
     "NO_OPEN",
     "NO_WRITE_ID",
     "PROVIDER",
+    "TARGET_FOR",
     "USER",
     "ZIPPED_FORMAT",
     "Column",
@@ -114,10 +123,13 @@ __all__ = [
     "PartitionInfo",
     "PartitionSpec",
     "PartitionValues",
+    "Phase",
     "Purged",
     "ReadSnapshot",
     "Reader",
     "ReaderSession",
+    "Replication",
+    "Scope",
     "SourceState",
     "TableInfo",
     "TableSnapshot",

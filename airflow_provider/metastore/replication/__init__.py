@@ -2,28 +2,23 @@
 
 The modules hold functions of one connection. ``policies`` keeps a replication's position and lease,
 ``transactions`` maps transactions of the source and forces its write ids, ``events`` applies the events of
-the source's catalog, and ``state`` copies a whole state of the source. All of them are idempotent.
+the source's catalog, and ``state`` copies a whole state of the source. All of them are idempotent. ``target``
+puts them together to what a replicator asks for.
 :mod:`airflow_provider.replication` copies the data.
 """
 
-from airflow_provider.metastore.replication.events import Scope, apply_catalog_event
+from airflow_provider.metastore.replication.events import apply_catalog_event
 from airflow_provider.metastore.replication.policies import (
-    Phase,
-    Replication,
-    add_bytes,
     begin_policy,
     drop_policy,
     ensure_policy_of_client,
     find_policy,
-    keep_lease,
-    move_position,
-    note_error,
     policies,
-    release_lease,
     set_parameters,
     set_phase,
 )
-from airflow_provider.metastore.replication.state import bring_over, read_source
+from airflow_provider.metastore.replication.state import read_source
+from airflow_provider.metastore.replication.target import TargetInDatabase
 from airflow_provider.metastore.replication.transactions import (
     bring_write_ids,
     end_txn,
@@ -36,13 +31,9 @@ from airflow_provider.metastore.replication.transactions import (
 )
 
 __all__ = [
-    "Phase",
-    "Replication",
-    "Scope",
-    "add_bytes",
+    "TargetInDatabase",
     "apply_catalog_event",
     "begin_policy",
-    "bring_over",
     "bring_write_ids",
     "drop_policy",
     "end_txn",
@@ -50,14 +41,10 @@ __all__ = [
     "find_policy",
     "force_write_id",
     "forget_write_ids",
-    "keep_lease",
     "map_txn",
     "mapped_txns",
-    "move_position",
-    "note_error",
     "policies",
     "read_source",
-    "release_lease",
     "set_parameters",
     "set_phase",
     "target_txn_of",

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
-from airflow_provider.metastore.catalog import FROZEN_BY, TARGET_FOR, catalog, functions, partitions
+from airflow_provider.metastore.catalog import catalog, functions, partitions
 from airflow_provider.metastore.model import (
     DatabaseInfo,
     EventType,
@@ -25,6 +24,7 @@ from airflow_provider.metastore.model import (
     PartitionInfo,
     PartitionSpec,
     PartitionValues,
+    Scope,
     TableInfo,
     decode_database,
     decode_function,
@@ -33,55 +33,6 @@ from airflow_provider.metastore.model import (
     decode_write_id,
     partition_values,
 )
-
-
-@dataclass(frozen=True)
-class Scope:
-    """The databases and locations of a replication, at the source and at the target.
-
-    :param policy: the replication's name.
-    :param databases: the target's database by the source's, in lower case.
-    :param locations: the target's folder or URL by the source's; the longest match counts.
-    """
-
-    policy: str
-    databases: Mapping[str, str]
-    locations: Mapping[str, str]
-
-    def database(self, name: str) -> str | None:
-        """The target's database for a database of the source; None when it is not replicated."""
-        return self.databases.get(name.lower())
-
-    def location(self, location: str) -> str:
-        """The target's folder or URL for a location of the source.
-
-        :raises InvalidInputError: when the policy has no location that contains it.
-        """
-        if not location:  # a view has none
-            return location
-        plain = location.removeprefix("file://").rstrip("/")
-        for before in sorted(self.locations, key=len, reverse=True):
-            root = before.removeprefix("file://").rstrip("/")
-            if plain == root or plain.startswith(f"{root}/"):
-                return self.locations[before].rstrip("/") + plain.removeprefix(root)
-        raise InvalidInputError(
-            f"replication {self.policy!r}: no location of it holds {location!r}; it has: "
-            f"{', '.join(sorted(self.locations)) or 'none'}; name the folder or URL above it, and where it "
-            "goes to",
-            location=location,
-        )
-
-    def parameters(self, parameters: Mapping[str, str]) -> dict[str, str]:
-        """The parameters of a target's database."""
-        kept = {name: value for name, value in parameters.items() if name != FROZEN_BY}
-        return {**kept, TARGET_FOR: self.policy}
-
-    def table(self, table: TableInfo) -> TableInfo | None:
-        """The target's version of a table; None when its database is not replicated."""
-        database = self.database(table.database)
-        if database is None:
-            return None
-        return TableInfo(**{**vars(table), "database": database, "location": self.location(table.location)})
 
 
 def apply_catalog_event(connection: Connection, event: NotificationEvent, scope: Scope) -> None:

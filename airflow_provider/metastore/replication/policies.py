@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, select, update
@@ -12,46 +10,7 @@ from sqlalchemy import Connection, Row, delete, select, update
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError, ReplicationLeaseError
 from airflow_provider.metastore.catalog import catalog
 from airflow_provider.metastore.database import current_millis, insert_if_absent, replications
-
-
-class Phase(StrEnum):
-    """The phase of a replication."""
-
-    BOOTSTRAP = "bootstrap"
-    """The replicator copies the state of the source; the target has no usable position yet."""
-    FOLLOWING = "following"
-    """The replicator applies the source's events."""
-    FAILED_OVER = "failed over"
-    """The target has become the source; the replicator applies nothing any more."""
-
-
-@dataclass(frozen=True)
-class Replication:
-    """The target's record of a replication.
-
-    :param policy: the replication's name.
-    :param source: the source metastore's URL, without secrets.
-    :param databases: the target's database by the source's.
-    :param phase: the replication's phase.
-    :param event_id: the last event of the source that the target has applied; None before the bootstrap is
-        done.
-    :param event_time: the time of that event, in seconds since the epoch by the source's clock.
-    :param lease_owner: the replicator that has the lease; None when nobody has it.
-    :param bytes_copied: the bytes that the replication has copied since its creation.
-    :param last_error: the error of the last pass; None when the pass succeeded.
-    :param updated_at: seconds since the epoch, by the target database's clock.
-    """
-
-    policy: str
-    source: str
-    databases: Mapping[str, str]
-    phase: Phase
-    event_id: int | None
-    event_time: int | None
-    lease_owner: str | None
-    bytes_copied: int
-    last_error: str | None
-    updated_at: float
+from airflow_provider.metastore.model import Phase, Replication
 
 
 def begin_policy(

@@ -9,16 +9,15 @@ from sqlalchemy import Connection
 
 from airflow_provider.exceptions import NoSuchTransactionError
 from airflow_provider.metastore.catalog import catalog, functions, partitions
-from airflow_provider.metastore.model import SourceState, TableState, TxnState
+from airflow_provider.metastore.model import Phase, Scope, SourceState, TableState, TxnState
 from airflow_provider.metastore.notifications import current_event_id
 from airflow_provider.metastore.replication.events import (
-    Scope,
     put_database,
     put_function,
     put_table,
     specs_of,
 )
-from airflow_provider.metastore.replication.policies import Phase, find_policy, set_phase
+from airflow_provider.metastore.replication.policies import find_policy, set_phase
 from airflow_provider.metastore.replication.transactions import (
     bring_write_ids,
     end_txn,

@@ -19,8 +19,7 @@ from airflow_provider.metastore.database import (
     txn_write_ids,
     write_id_sequences,
 )
-from airflow_provider.metastore.model import EventType, NotificationEvent, TxnState, TxnType
-from airflow_provider.metastore.replication.events import Scope
+from airflow_provider.metastore.model import EventType, NotificationEvent, Scope, TxnState, TxnType
 from airflow_provider.metastore.transactions import table_write_ids, transactions
 
 _USER = "replication"

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-from airflow_provider.metastore.catalog import FROZEN_BY, TARGET_FOR, catalog
+from airflow_provider.metastore.catalog import catalog
 from airflow_provider.metastore.database import GroupedRequest, GroupOperation, RunStatement
-from airflow_provider.metastore.model import MESSAGE_FORMAT, TxnType
+from airflow_provider.metastore.model import FROZEN_BY, MESSAGE_FORMAT, TARGET_FOR, TxnType
 from airflow_provider.metastore.transactions import table_write_ids, transactions
 
 

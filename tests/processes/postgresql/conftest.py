@@ -39,7 +39,7 @@ def server_of_databases() -> Iterator[Engine]:
             # Nobody switches this machine off.
             connection.execute(text("ALTER SYSTEM SET fsync = off"))
             connection.execute(text("SELECT pg_reload_conf()"))
-        create_flights(_new_database(engine, "flights", template="template1"))
+        create_flights(_create(engine, "flights", template="template1"))
         yield engine
         engine.dispose()
 
@@ -47,14 +47,14 @@ def server_of_databases() -> Iterator[Engine]:
 @pytest.fixture
 def url(server_of_databases: Engine) -> Iterator[str]:
     """As in the unit tests: URL of a metastore with the table ``lake.flights``, whose last event is 2."""
-    with _database(server_of_databases, template="flights") as url:
+    with new_database(server_of_databases, template="flights") as url:
         yield url
 
 
 @pytest.fixture
 def empty_url(server_of_databases: Engine) -> Iterator[str]:
     """URL of a database with nothing in it."""
-    with _database(server_of_databases, template="template1") as url:
+    with new_database(server_of_databases, template="template1") as url:
         yield url
 
 
@@ -73,14 +73,14 @@ def metastore(request: pytest.FixtureRequest, url: str) -> Iterator[AnyMetastore
 
 
 @contextmanager
-def _database(engine: Engine, *, template: str) -> Iterator[str]:
+def new_database(engine: Engine, *, template: str) -> Iterator[str]:
     name = f"test{next(_NUMBERS)}"
-    yield _new_database(engine, name, template=template)
+    yield _create(engine, name, template=template)
     with engine.connect() as connection:
         connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
 
 
-def _new_database(engine: Engine, name: str, *, template: str) -> str:
+def _create(engine: Engine, name: str, *, template: str) -> str:
     with engine.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
     return make_url(engine.url).set(database=name).render_as_string(hide_password=False)

@@ -11,7 +11,7 @@ from airflow_provider.exceptions import EventsExpiredError, InvalidInputError, R
 from airflow_provider.indexing import run_index, schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import PartitionSpec
-from airflow_provider.metastore.replication import Phase
+from airflow_provider.metastore.model import Phase
 from airflow_provider.replication import ReplicationPolicy, Replicator, replication_lag
 from airflow_provider.services.cleaning import Retention, clean
 from airflow_provider.table import HudiTable, snapshot

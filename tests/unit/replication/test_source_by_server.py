@@ -154,5 +154,3 @@ def test_a_server_of_the_target_is_no_source(
     with pytest.raises(InvalidInputError, match="source and target are one metastore"):
         Replicator(policy, servers(pair.target), pair.target).run()
     assert [one.name for one in pair.target.consumers()] == []
-    with pytest.raises(InvalidInputError, match="the target is given by a server"):
-        Replicator(policy, pair.source, servers(pair.target))

@@ -10,6 +10,7 @@ from airflow_provider.metastore.thrift.client.catalog_client import CatalogClien
 from airflow_provider.metastore.thrift.client.lock_client import LockClient
 from airflow_provider.metastore.thrift.client.notification_client import NotificationClient
 from airflow_provider.metastore.thrift.client.partition_client import PartitionClient
+from airflow_provider.metastore.thrift.client.replication_client import TargetByServer
 from airflow_provider.metastore.thrift.client.transaction_client import TransactionClient
 
 
@@ -41,6 +42,10 @@ class ThriftMetastore(CatalogClient, PartitionClient, TransactionClient, LockCli
     :param timeout_seconds: seconds to wait for a connection, and for each answer.
     :raises InvalidInputError: when the URL has another form, or a file that it names cannot be used.
     """
+
+    def replication_target(self) -> TargetByServer:
+        """See :meth:`AnyMetastore.replication_target`."""
+        return TargetByServer(self._server)
 
     purge_events = _unsupported("purge_events")
     remove_timed_out_locks = _unsupported("remove_timed_out_locks")

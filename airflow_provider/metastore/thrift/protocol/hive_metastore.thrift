@@ -277,6 +277,9 @@ service ThriftHiveMetastore extends FurtherMethods {
   void unregister_log_consumer(1: string name) throws (1: NoSuchObjectException o1)
   // The state of databases right after one event, as zipped JSON.
   binary get_replication_state(1: ReplicationStateRequest rqst)
+  // What a replicator asks of its target; arguments and answer are zipped JSON.
+  binary serve_replicator(1: ReplicatorRequest rqst)
+    throws (1: NoSuchObjectException o1, 2: NoSuchTxnException o2, 3: TxnAbortedException o3, 4: MetaException o4)
   // The last event that retention removed.
   i64 get_purged_event_id()
 }

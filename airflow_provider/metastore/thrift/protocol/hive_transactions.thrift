@@ -469,6 +469,11 @@ struct ReplicationStateRequest {
   2: required list<i64> txnIds
 }
 
+struct ReplicatorRequest {
+  1: required string operation                     // a method of ReplicationTarget
+  2: required binary arguments
+}
+
 struct MoveLogConsumerRequest {
   1: required string name
   2: optional i64 eventId                          // none: the log's end

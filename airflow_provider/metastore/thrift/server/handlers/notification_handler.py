@@ -22,7 +22,6 @@ from airflow_provider.metastore.model import (
     LogConsumer,
     NotificationEvent,
     decode_table,
-    encode_state,
     partition_values,
 )
 from airflow_provider.metastore.thrift.protocol import hive, partition_name
@@ -172,11 +171,6 @@ class NotificationHandler:
 
     def unregister_log_consumer(self, name: str) -> None:
         self._metastore.unregister_consumer(name)
-
-    def get_replication_state(self, request: Any) -> bytes:
-        names = {name.lower() for name in request.dbNames}
-        state = self._metastore.replication_state(names, request.txnIds)
-        return gzip.compress(encode_state(state).encode(), mtime=0)
 
     def get_purged_event_id(self) -> int:
         return self._metastore.engine.read(lambda connection: counted(connection, Counter.PURGED_EVENT_ID))

@@ -1,0 +1,116 @@
+"""What a replicator asks of its target, on the target's database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from airflow_provider.metastore.catalog import as_replicator
+from airflow_provider.metastore.database import MetastoreEngine
+from airflow_provider.metastore.model import (
+    EventType,
+    NotificationEvent,
+    Phase,
+    Replication,
+    Scope,
+    SourceState,
+)
+from airflow_provider.metastore.replication.events import apply_catalog_event
+from airflow_provider.metastore.replication.policies import (
+    add_bytes,
+    begin_policy,
+    find_policy,
+    keep_lease,
+    move_position,
+    note_error,
+    policies,
+    release_lease,
+    set_phase,
+)
+from airflow_provider.metastore.replication.state import bring_over
+from airflow_provider.metastore.replication.transactions import mapped_txns, txn_event
+from airflow_provider.metastore.transactions import last_write_id
+
+T = TypeVar("T")
+
+_TXN_EVENTS = frozenset(
+    {EventType.OPEN_TXN, EventType.ALLOC_WRITE_ID, EventType.COMMIT_TXN, EventType.ABORT_TXN}
+)
+
+
+class TargetInDatabase:
+    """See :class:`~airflow_provider.metastore.interface.ReplicationTarget`.
+
+    :param engine: the target's database.
+    """
+
+    def __init__(self, engine: MetastoreEngine) -> None:
+        self._engine = engine
+
+    def replications(self) -> list[Replication]:
+        """See :meth:`ReplicationTarget.replications`."""
+        return self._engine.read(policies)
+
+    def replication(self, policy: str) -> Replication:
+        """See :meth:`ReplicationTarget.replication`."""
+        return self._engine.read(lambda connection: find_policy(connection, policy))
+
+    def begin(
+        self, policy: str, source: str, databases: Mapping[str, str], *, is_same: bool = False
+    ) -> Replication:
+        """See :meth:`ReplicationTarget.begin`."""
+        return self._write(
+            lambda connection: begin_policy(connection, policy, source, databases, is_same=is_same)
+        )
+
+    def restart(self, policy: str) -> None:
+        """See :meth:`ReplicationTarget.restart`."""
+        self._write(lambda connection: set_phase(connection, policy, Phase.BOOTSTRAP))
+
+    def keep_lease(self, policy: str, owner: str, seconds: float) -> None:
+        """See :meth:`ReplicationTarget.keep_lease`."""
+        self._write(lambda connection: keep_lease(connection, policy, owner, seconds))
+
+    def release_lease(self, policy: str, owner: str) -> None:
+        """See :meth:`ReplicationTarget.release_lease`."""
+        self._write(lambda connection: release_lease(connection, policy, owner))
+
+    def note_error(self, policy: str, error: str | None) -> None:
+        """See :meth:`ReplicationTarget.note_error`."""
+        self._write(lambda connection: note_error(connection, policy, error))
+
+    def add_bytes(self, policy: str, copied: int) -> None:
+        """See :meth:`ReplicationTarget.add_bytes`."""
+        self._write(lambda connection: add_bytes(connection, policy, copied))
+
+    def mapped_txns(self, policy: str) -> dict[int, int]:
+        """See :meth:`ReplicationTarget.mapped_txns`."""
+        return self._engine.read(lambda connection: mapped_txns(connection, policy))
+
+    def apply_events(self, scope: Scope, events: Sequence[NotificationEvent]) -> None:
+        """See :meth:`ReplicationTarget.apply_events`."""
+
+        def apply(connection: Connection) -> None:
+            for event in events:
+                if not move_position(connection, scope.policy, event.event_id, event.event_time):
+                    continue
+                if event.event_type in _TXN_EVENTS:
+                    txn_event(connection, scope.policy, event, scope)
+                else:
+                    apply_catalog_event(connection, event, scope)
+
+        self._write(apply)
+
+    def bring_over(self, scope: Scope, state: SourceState) -> None:
+        """See :meth:`ReplicationTarget.bring_over`."""
+        self._write(lambda connection: bring_over(connection, state, scope))
+
+    def last_write_id(self, database: str, table: str) -> int:
+        """See :meth:`ReplicationTarget.last_write_id`."""
+        return self._engine.read(lambda connection: last_write_id(connection, database, table))
+
+    def _write(self, operation: Callable[[Connection], T]) -> T:
+        with as_replicator():
+            return self._engine.write(operation)
