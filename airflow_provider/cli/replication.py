@@ -22,11 +22,17 @@ commands = typer.Typer(no_args_is_help=True, help="Replications into a metastore
 Source = Annotated[
     str,
     typer.Option(
-        help="SQLAlchemy URL of the source's metastore; for replicate also thrift:// of a server of it.",
+        help="SQLAlchemy URL of the source's metastore; thrift:// of a server of it, but for a failover.",
         show_default=False,
     ),
 ]
-Target = Annotated[str, typer.Option(help="SQLAlchemy URL of the target's metastore.", show_default=False)]
+Target = Annotated[
+    str,
+    typer.Option(
+        help="SQLAlchemy URL of the target's metastore; thrift:// of a server of it, but for a failover.",
+        show_default=False,
+    ),
+]
 Name = Annotated[str, typer.Option(help="Name of the replication.", show_default=False)]
 Databases = Annotated[
     list[str],
@@ -142,9 +148,7 @@ def failover(
 @commands.command()
 def status(
     target: Target,
-    source: Annotated[
-        str | None, typer.Option(help="SQLAlchemy URL of the source's metastore, for the lag.")
-    ] = None,
+    source: Annotated[str | None, typer.Option(help="URL of the source's metastore, for the lag.")] = None,
     policy: Annotated[str | None, typer.Option(help="Only this replication.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -21,7 +21,7 @@ from airflow_provider.replication import (
 class ReplicationHook(BaseHook):
     """A replication between two metastores, by two connections of type ``table_metastore``.
 
-    The connections name databases. For replication and lag, the source's may name a server.
+    The connections name databases. For replication and lag, they may name servers.
 
     :param source_metastore_conn_id: connection of the source's metastore.
     :param target_metastore_conn_id: connection of the target's metastore.
@@ -63,7 +63,7 @@ class ReplicationHook(BaseHook):
     ) -> Replicator:
         """A replicator of a policy; see :class:`Replicator`.
 
-        :raises InvalidInputError: when a metastore is a server, or both are the same.
+        :raises InvalidInputError: when both metastores are the same.
         :raises InvalidConnectionError: when a connection does not exist, or is invalid.
         :raises MetastoreUnavailableError: when a database cannot be reached.
         """

@@ -278,6 +278,8 @@ def test_a_replication_cannot_follow_it_and_says_why(metastore: ThriftMetastore,
     with pytest.raises(UnsupportedByServerError, match=r"cannot follow thrift.*no consumers.*no request for"):
         Replicator(policy, metastore, target).run()
     assert "copy" not in target.list_databases()
+    with pytest.raises(UnsupportedByServerError, match="serve_replicator"):
+        Replicator(policy, target, metastore).run()
     target.close()
 
 

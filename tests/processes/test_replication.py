@@ -18,13 +18,16 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider.concurrency.transactions.recovery import recover_transactions
 from airflow_provider.exceptions import CommitError, ReplicationTargetError, TableServiceError
 from airflow_provider.indexing import run_index, schedule_index
+from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning import Retention, clean
 from airflow_provider.services.table_compaction import TableCompactionSettings, compact_table
 from airflow_provider.table import HudiTable
 from tests.processes.servers import Postgres, postgresql
+from tests.unit.concurrency.transactional_lake import data_of
 from tests.unit.replication.pair import KINDS, Pair
 from tests.unit.replication.test_table_services import cluster
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
@@ -61,13 +64,11 @@ class Work:
         return not self.thread.is_alive()
 
     def join(self) -> None:
-        """Wait for its end; what it has left open, also because of an outage, is aborted."""
+        """Wait for its end; what it has left open, also because of an outage, is ended by recovery."""
         self.thread.join()
         if self.failure is not None:
             raise self.failure
-        lists = self.pair.source.valid_txn_list()
-        for txn in [each for each in lists.exceptions if not lists.is_aborted(each)]:
-            self.pair.lake.abort(txn)
+        recover_transactions(self.pair.source, timeout_seconds=0.0)
 
     def _run(self) -> None:
         try:
@@ -91,8 +92,10 @@ class Work:
         elif number % 15 == 7:
             self._serve(lake.tables[name])
         else:
-            txn = self.opened[-1] if self.opened and chance.random() < 0.3 else None
-            lake.write(name, rows, txn)
+            if self.opened and chance.random() < 0.3:
+                lake.write(name, rows, self.opened[-1])
+            else:
+                ingest_arrow(f"lake.{name}", data_of(rows), "upsert", metastore=self.pair.source)
 
     def _end(self, txn: int) -> None:
         if self.chance.random() < 0.5:

@@ -124,7 +124,7 @@ class History:
         for name, there in wanted.items():
             table = HudiTable.open(target.get_table("lake_copy", name).location)
             here = rows(table, target.valid_write_id_list("lake_copy", name))
-            assert here == there, (position, name)
+            assert without_files(here) == without_files(there), (position, name)
 
     # --- replicators --------------------------------------------------------------------------------
 
@@ -296,6 +296,11 @@ class History:
 
     def _operation(self) -> str:
         return self.random.choice(["upsert", "upsert", "upsert", "delete", "insert_overwrite"])
+
+
+def without_files(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without their files, of which services that have no event make others, here sooner or later."""
+    return [{name: each[name] for name in each if name != "_hoodie_file_name"} for each in found]
 
 
 _DO: dict[Callable[[History], None], int] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -72,13 +72,15 @@ def pair_urls() -> tuple[str | None, str | None]:
 @pytest.fixture
 def pair(
     tmp_path: Path, pair_urls: tuple[str | None, str | None], servers: Callable[..., AnyMetastore]
-) -> PairByServers:
+) -> Iterator[PairByServers]:
     made = PairByServers(tmp_path, *pair_urls)
     made.source_server, made.target_server = servers(made.source), servers(made.target)
     made.lake.write("trips", {1: 10, 100: 5})
     made.lake.write("trips", {2: 20})
     made.replicate()
-    return made
+    yield made
+    made.source.close()
+    made.target.close()
 
 
 def dying_after(steps: int) -> Callable[[str], None]:
