@@ -33,7 +33,6 @@ from airflow_provider.metastore.thrift.server.handlers import (
     PartitionHandler,
     PartitionReadHandler,
     PrivilegeHandler,
-    ReplicationHandler,
     StatisticsHandler,
     TransactionHandler,
 )
@@ -233,7 +232,6 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         PartitionHandler(reads, structs, warehouse),
         TransactionHandler(metastore, options.txn_timeout, options.limits),
         NotificationHandler(metastore, options.message_format),
-        ReplicationHandler(metastore),
         StatisticsHandler(metastore),
         PrivilegeHandler(),
         EmptyAnswers(),

@@ -12,7 +12,6 @@ from airflow_provider.metastore.thrift.server.handlers.notification_handler impo
 from airflow_provider.metastore.thrift.server.handlers.partition_handler import PartitionHandler
 from airflow_provider.metastore.thrift.server.handlers.partition_read_handler import PartitionReadHandler
 from airflow_provider.metastore.thrift.server.handlers.privilege_handler import PrivilegeHandler
-from airflow_provider.metastore.thrift.server.handlers.replication_handler import ReplicationHandler
 from airflow_provider.metastore.thrift.server.handlers.statistics_handler import StatisticsHandler
 from airflow_provider.metastore.thrift.server.handlers.transaction_handler import TransactionHandler
 
@@ -24,7 +23,6 @@ __all__ = [
     "PartitionHandler",
     "PartitionReadHandler",
     "PrivilegeHandler",
-    "ReplicationHandler",
     "StatisticsHandler",
     "TransactionHandler",
 ]

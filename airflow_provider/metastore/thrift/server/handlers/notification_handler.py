@@ -1,4 +1,4 @@
-"""The methods about the notification log, and about its consumers, which Hive does not have.
+"""The methods about the notification log; about its consumers and replications, which Hive does not have.
 
 Beside the log stand the files that clients tell of a transaction's writes.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError
@@ -21,7 +22,10 @@ from airflow_provider.metastore.model import (
     EventType,
     LogConsumer,
     NotificationEvent,
+    Scope,
+    decode_state,
     decode_table,
+    encode_state,
     partition_values,
 )
 from airflow_provider.metastore.thrift.protocol import hive, partition_name
@@ -172,6 +176,28 @@ class NotificationHandler:
     def unregister_log_consumer(self, name: str) -> None:
         self._metastore.unregister_consumer(name)
 
+    def get_replication_state(self, request: Any) -> bytes:
+        names = {name.lower() for name in request.dbNames}
+        state = self._metastore.replication_state(names, request.txnIds)
+        return gzip.compress(encode_state(state).encode(), mtime=0)
+
+    def serve_replicator(self, request: Any) -> bytes:
+        """Call a method of :class:`ReplicationTarget` with arguments as zipped JSON."""
+        called = _OPERATIONS.get(request.operation)
+        if called is None:
+            raise InvalidInputError(
+                f"a replicator asks for {request.operation!r}, which this server does not know; upgrade the "
+                "server to the replicator's release"
+            )
+        try:
+            arguments = json.loads(gzip.decompress(request.arguments))
+        except (OSError, EOFError, ValueError) as error:
+            raise InvalidInputError(
+                f"arguments of {request.operation!r} are no zipped JSON: {error}"
+            ) from error
+        answer = called(self._metastore.replication_target(), *arguments)
+        return gzip.compress(json.dumps(answer).encode(), mtime=0)
+
     def get_purged_event_id(self) -> int:
         return self._metastore.engine.read(lambda connection: counted(connection, Counter.PURGED_EVENT_ID))
 
@@ -228,3 +254,37 @@ def _event_info(event: WriteEventInfo) -> Any:
         tableObj=event.table_object,
         partitionObj=event.partition_object,
     )
+
+
+def _scope(read: Mapping[str, Any]) -> Scope:
+    return Scope(read["policy"], read["databases"], read["locations"])
+
+
+def _same(name: str) -> Callable[..., Any]:
+    """A method whose arguments and answer are JSON as they are."""
+    return lambda target, *arguments: getattr(target, name)(*arguments)
+
+
+_OPERATIONS: Mapping[str, Callable[..., Any]] = {
+    "replications": lambda target: [asdict(each) for each in target.replications()],
+    "replication": lambda target, policy: asdict(target.replication(policy)),
+    "begin": lambda target, policy, source, databases, is_same: asdict(
+        target.begin(policy, source, databases, is_same=is_same)
+    ),
+    "apply_events": lambda target, scope, events: target.apply_events(
+        _scope(scope), [NotificationEvent(**each) for each in events]
+    ),
+    "bring_over": lambda target, scope, state: target.bring_over(_scope(scope), decode_state(state)),
+    **{
+        name: _same(name)
+        for name in (
+            "restart",
+            "keep_lease",
+            "release_lease",
+            "note_error",
+            "add_bytes",
+            "mapped_txns",
+            "last_write_id",
+        )
+    },
+}
