@@ -12,25 +12,18 @@ mean something. After each work the tables hold the same rows, or it ends.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import shutil
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.table import Table
 
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
@@ -39,6 +32,7 @@ from airflow_provider.services.clustering.clustering import cluster_in_process, 
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.spark import ClusteringJob, IndexJob, build_index, cluster, ingest, local_session
 from airflow_provider.table import HudiTable, snapshot
+from benchmarks.report import Report, in_turns
 from benchmarks.workload import Workload
 from tests.real_hudi.environment import HUDI, SPARK
 from tests.real_hudi.jvm import Session, running
@@ -253,11 +247,10 @@ def main() -> None:
     arguments.add_argument("--runs", type=int, default=3, help="counted runs of each")
     arguments.add_argument("--warm-up", type=int, default=1, help="runs before them")
     chosen = arguments.parse_args()
-    console = Console()
-    console.print(f"{datetime.now(UTC):%Y-%m-%d}; {_machine()}")
     with (
         tempfile.TemporaryDirectory(prefix="beside-hudi-") as folder,
         running(Path(folder) / "jvm", settings=_SETTINGS) as jvm,
+        Report("beside_hudi", f"{chosen.rows:,} rows, {chosen.runs} rounds") as report,
     ):
         (Path(folder) / "source").mkdir()
         workload = Workload.make(Path(folder) / "source", chosen.rows)
@@ -265,16 +258,12 @@ def main() -> None:
         spark.sparkContext.setLogLevel("ERROR")
         engines: list[Engine] = [RealHudi(jvm.session()), OursOnSpark(spark), OursInProcess()]
         lakes = [Lake(engine, Path(folder) / str(number)) for number, engine in enumerate(engines)]
-        shown = Table(f"{chosen.rows:,} rows", *(f"{engine.name} (s)" for engine in engines), "ratios")
         for work in WORKS:
-            rounds = [one_round(work, lakes, workload) for _ in range(chosen.warm_up + chosen.runs)]
-            took = list(zip(*rounds[chosen.warm_up :], strict=True))
-            theirs, *ours = took
-            ratios = [statistics.median(a / b for a, b in zip(theirs, mine, strict=True)) for mine in ours]
-            row = (work.name, *map(_spread, took), " and ".join(f"{ratio:.1f}" for ratio in ratios))
-            console.print(" | ".join(row))  # an hour's work is not lost with its last step
-            shown.add_row(*row)
-        console.print(shown)
+            contents: list[pa.Table] = []
+            turns = {lake.engine.name: partial(one_turn, work, lake, workload, contents) for lake in lakes}
+            theirs, *ours = in_turns(turns, rounds=chosen.runs, warm_up=chosen.warm_up)
+            for side in ours:
+                report.add(f"{work.name}, {side.name}", side, theirs)
 
 
 _SETTINGS = {
@@ -286,28 +275,20 @@ _SETTINGS = {
 }
 
 
-def one_round(work: Work, lakes: Sequence[Lake], workload: Workload) -> list[float]:
-    """Seconds of each engine, one after the other."""
-    seconds, contents = [], []
-    for lake in lakes:
-        at = lake.work_on(work.on)
-        seconds.append(timed(lambda engine=lake.engine, at=at: work.run(engine, at, workload)))
-        contents.append(content(at))
-        if work.kept is not None:
-            lake.keep(work.kept)
-    if not all(each.equals(contents[0]) for each in contents):
+def one_turn(work: Work, lake: Lake, workload: Workload, contents: list[pa.Table]) -> tuple[float, None]:
+    """Seconds of one engine; the JVMs' memory is what they are given.
+
+    :param contents: what the first engine's table held afterwards, which the others' have to hold, too.
+    """
+    at = lake.work_on(work.on)
+    seconds = timed(lambda: work.run(lake.engine, at, workload))
+    found = content(at)
+    contents[:] = contents or [found]
+    if not found.equals(contents[0]):
         raise SystemExit(f"after {work.name} the tables differ")
-    return seconds
-
-
-def _machine() -> str:
-    memory = psutil.virtual_memory().total / 2**30
-    versions = f"Python {platform.python_version()}, PyArrow {pa.__version__}, PySpark {pyspark.__version__}"
-    return f"{os.cpu_count()} cores, {memory:.0f} GiB; {versions}; load average {os.getloadavg()[0]:.1f}"
-
-
-def _spread(seconds: Sequence[float]) -> str:
-    return f"{statistics.median(seconds):.1f} [{min(seconds):.1f}-{max(seconds):.1f}]"
+    if work.kept is not None:
+        lake.keep(work.kept)
+    return seconds, None
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ Planning is part of ours. Ours runs through Spark, in a session that is warm.
 from __future__ import annotations
 
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.table import Table
 
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.clustering.clustering import schedule_clustering
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.spark import ClusteringJob, cluster, local_session
 from airflow_provider.table import HudiTable, snapshot
+from benchmarks.report import Report, Side, in_turns
 from dags_examples.demo.flights import read_flights
 
 ROWS, FILES = 2_000_000, 200
@@ -89,8 +88,8 @@ def ours(spark: SparkSession, location: str, layout: str, columns: tuple[str, ..
     assert cluster(spark, ClusteringJob(location, instant)) is not None
 
 
-def theirs(location: str, columns: Sequence[str]) -> None:
-    """The same by delta-rs."""
+def theirs(location: str, layout: str, columns: tuple[str, ...]) -> None:
+    """The same by delta-rs, which knows one order of several columns."""
     optimize = DeltaTable(location).optimize
     if columns:
         optimize.z_order(list(columns))
@@ -105,12 +104,9 @@ def timed(run: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def query(dataset: ds.Dataset, condition: ds.Expression) -> tuple[pa.Table, float, float]:
-    """The answer in the order of its keys, the megabytes of column chunks to read for it, and seconds."""
-    found: list[pa.Table] = []
-    seconds = min(
-        timed(lambda: found.append(dataset.to_table(columns=ANSWER, filter=condition))) for _ in range(3)
-    )
+def query(dataset: ds.Dataset, condition: ds.Expression) -> tuple[pa.Table, float]:
+    """The answer in the order of its keys, and the megabytes of column chunks to read for it."""
+    found = dataset.to_table(columns=ANSWER, filter=condition)
     size = 0
     for fragment in dataset.get_fragments():
         for group in fragment.subset(filter=condition).row_groups:
@@ -120,54 +116,45 @@ def query(dataset: ds.Dataset, condition: ds.Expression) -> tuple[pa.Table, floa
                 for chunk in map(chunks.column, range(chunks.num_columns))
                 if chunk.path_in_schema in ANSWER
             )
-    return found[-1].sort_by("flight_id"), size / 1e6, seconds
+    return found.sort_by("flight_id"), size / 1e6
 
 
-def benchmark(console: Console, runs: int, layouts: Sequence[str]) -> None:
-    """Run, and print two tables.
+def benchmark(runs: int, layouts: Sequence[str]) -> None:
+    """Run and report: seconds of a clustering, and the megabytes that queries read afterwards.
 
-    :param console: where to print.
     :param runs: counted runs of each.
     :param layouts: of :data:`LAYOUTS`.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, Report("services", f"{FILES} files, {ROWS} rows") as report:
         lake = Lake.make(Path(folder))
         spark = local_session("benchmark", "local[2]", {"spark.driver.memory": "2g"})
         spark.sparkContext.setLogLevel("ERROR")
-        times = Table("clustering 200 files, 2 M rows", "ours (s)", "delta-rs (s)", "ratio")
-        reads = Table("query", "layout", "ours MB", "ours (s)", "delta-rs MB", "delta-rs (s)")
-        answers = {name: _read(lake, name, "as written", "hudi", "delta", reads) for name in QUERIES}
+        answers = {name: _read(lake, name, "hudi", "delta")[0] for name in QUERIES}
         for name in layouts:
-            layout, columns = LAYOUTS[name]
-            rounds = []
-            for _ in range(runs + WARM_UP):  # in turn, so that a machine that slows down slows both down
-                mine, other = lake.copy("hudi"), lake.copy("delta")
-                rounds.append(
-                    (
-                        timed(lambda at=mine, by=(layout, columns): ours(spark, at, *by)),
-                        timed(lambda at=other, by=columns: theirs(at, by)),
-                    )
-                )
-            mine_s, other_s = zip(*rounds[WARM_UP:], strict=True)
-            ratio = statistics.median(a / b for a, b in zip(mine_s, other_s, strict=True))
-            times.add_row(name, _spread(mine_s), _spread(other_s), f"{ratio:.2f}")
+            turns = {
+                "ours": partial(timed_on_copy, lake, "hudi", partial(ours, spark), *LAYOUTS[name]),
+                "delta-rs": partial(timed_on_copy, lake, "delta", theirs, *LAYOUTS[name]),
+            }
+            report.add(f"clustering on Spark, {name}", *in_turns(turns, rounds=runs, warm_up=WARM_UP))
             for condition, expected in answers.items():
-                found = _read(lake, condition, name, "working-hudi", "working-delta", reads)
+                found, mine, other = _read(lake, condition, "working-hudi", "working-delta")
                 assert found.equals(expected), f"{name} has changed the answer of {condition}"
+                report.add(f"{name}: bytes to read where {condition}", mine, other, unit="MB")
         spark.stop()
-        console.print(times)
-        console.print(reads)
 
 
-def _read(lake: Lake, name: str, layout: str, hudi: str, delta: str, reads: Table) -> pa.Table:
+def timed_on_copy(
+    lake: Lake, table: str, run: Callable[[str, str, tuple[str, ...]], None], layout: str, by: tuple[str, ...]
+) -> tuple[float, None]:
+    """Seconds of a clustering of a fresh copy."""
+    at = lake.copy(table)
+    return timed(lambda: run(at, layout, by)), None
+
+
+def _read(lake: Lake, name: str, hudi: str, delta: str) -> tuple[pa.Table, Side, Side]:
     ours_: ds.Dataset = snapshot(HudiTable.open(str(lake.folder / hudi)))
-    mine, *measured = query(ours_, QUERIES[name])
+    mine, size = query(ours_, QUERIES[name])
     other: Any = DeltaTable(lake.folder / delta).to_pyarrow_dataset()
-    same, *measured_there = query(other, QUERIES[name])
+    same, size_there = query(other, QUERIES[name])
     assert same.cast(mine.schema).equals(mine), f"the tables differ for {name}"
-    reads.add_row(name, layout, *(f"{value:.2f}" for value in (*measured, *measured_there)))
-    return mine
-
-
-def _spread(seconds: Sequence[float]) -> str:
-    return f"{statistics.median(seconds):.2f} [{min(seconds):.2f}-{max(seconds):.2f}]"
+    return mine, Side("ours", [size]), Side("delta-rs", [size_there])

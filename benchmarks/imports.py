@@ -18,12 +18,11 @@ import tempfile
 import time
 
 import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
 
 from airflow_provider.table import HudiTable
+from benchmarks.report import Report, Side
 
-NOTHING = "pass"
+NOTHING_AT_ALL, NOTHING = "nothing", "pass"
 
 _COMMAND = "from airflow_provider.cli import app; app({arguments}, standalone_mode=False)"
 IMPORTS = {
@@ -63,7 +62,7 @@ def main() -> None:
         )
         statements = {
             name: statement.replace("{table}", table.location)
-            for name, statement in {"nothing": NOTHING, **IMPORTS}.items()
+            for name, statement in {NOTHING_AT_ALL: NOTHING, **IMPORTS}.items()
         }
         compare(statements, times)
 
@@ -77,17 +76,16 @@ def compare(statements: dict[str, str], times: int) -> None:
         for name, statement in statements.items():
             found[name].append(measured(statement))
 
-    def typical(name: str, which: int) -> float:
-        return statistics.median(each[which] for each in found[name])
+    nothing = [statistics.median(each[which] for each in found[NOTHING_AT_ALL]) for which in (0, 1)]
 
-    table = Table(title=f"Imports, median of {times}, milliseconds above an empty interpreter")
-    for column in ("import", "elapsed", "processor", "of pyarrow's processor time"):
-        table.add_column(column, justify="left" if column == "import" else "right")
-    of_pyarrow = typical("pyarrow", 1) - typical("nothing", 1)
-    for name in IMPORTS:
-        elapsed, used = (typical(name, which) - typical("nothing", which) for which in (0, 1))
-        table.add_row(name, f"{elapsed:.0f}", f"{used:.0f}", f"{used / of_pyarrow:.1f} x")
-    Console().print(table)
+    def side(name: str, which: int) -> Side:
+        return Side(name, [each[which] - nothing[which] for each in found[name]])
+
+    with Report("imports", f"processor time above an empty interpreter, {times} times") as report:
+        for name in IMPORTS:
+            ours, pyarrow = side(name, 1), side("pyarrow", 1)
+            peers = () if name == pyarrow.name else (pyarrow,)
+            report.add(name, ours, *peers, unit="ms", elapsed=f"{side(name, 0).median:.0f} ms")
 
 
 if __name__ == "__main__":

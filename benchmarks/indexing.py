@@ -30,9 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractFileSystem
-from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
@@ -49,6 +47,7 @@ from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State
 from airflow_provider.table.timeline.metadata import CommitMetadata, encode_commit_metadata
+from benchmarks.report import Report, Side
 
 SCHEMA = pa.schema(
     {
@@ -122,26 +121,27 @@ def timed(work: Callable[[], Any], runs: int = RUNS) -> tuple[float, Any]:
 # --- build --------------------------------------------------------------------------------------
 
 
-def build(table: HudiTable, size: Size) -> Table:
+def build(report: Report, table: HudiTable, size: Size) -> None:
     """Build one index after the other."""
-    shown = Table("index", "s", "rows / s", "records", "MB", title=f"build, {size.files * size.rows:,} rows")
+    rows = size.files * size.rows
     for index in INDEXES:
         schedule_index(table, [index])
-        shown.add_row(index, *_built(table, size))
-    return shown
+        begun = time.perf_counter()
+        result = run_index(table)
+        rate = rows / (time.perf_counter() - begun)
+        if result is None:
+            raise SystemExit("there was nothing to build")
+        report.add(
+            f"build of {index}, {rows:,} rows",
+            Side("ours", [rate]),
+            unit="rows/s",
+            more_is_faster=True,
+            records=f"{result.records:,}",
+            written=f"{result.bytes_written / 2**20:.1f} MiB",
+        )
 
 
-def _built(table: HudiTable, size: Size) -> tuple[str, ...]:
-    begun = time.perf_counter()
-    result = run_index(table)
-    took = time.perf_counter() - begun
-    if result is None:
-        raise SystemExit("there was nothing to build")
-    rate = size.files * size.rows / took
-    return f"{took:.1f}", f"{rate:,.0f}", f"{result.records:,}", f"{result.bytes_written / 2**20:.1f}"
-
-
-def beside(table: HudiTable, size: Size) -> Table:
+def beside(report: Report, table: HudiTable, size: Size) -> None:
     """Commits of one row each, a few a second, while another process builds the record index anew.
 
     And before and after that, because each commit adds a file.
@@ -169,12 +169,9 @@ def beside(table: HudiTable, size: Size) -> Table:
             during.append(commit())
         builder.get()
         after = [commit() for _ in range(size.commits)]
-    shown = Table("commits", "number", "p50, ms", title="beside the build of the record index")
-    for name, took in (("before", before), ("during the build", during), ("after", after)):
-        shown.add_row(name, str(len(took)), f"{statistics.median(took) * 1000:.0f}")
-    beside = statistics.mean(map(statistics.median, (before, after)))
-    shown.add_row("the build adds", "", f"{statistics.median(during) / beside - 1:+.0%}")
-    return shown
+    alone = [statistics.median(before + after) * 1000]
+    during_it = Side("ours", [statistics.median(during) * 1000])
+    report.add("a commit while record_index is built", during_it, Side("before and after", alone), unit="ms")
 
 
 def _run(location: str) -> None:
@@ -193,7 +190,7 @@ class Only(UsableIndexes):
         return partition in self.names and super().has(partition)
 
 
-def tagging(table: HudiTable, size: Size) -> Table:
+def tagging(report: Report, table: HudiTable, size: Size) -> None:
     """Find the file groups of rows that are spread over all files."""
     random = np.random.default_rng(7)
     each = max(1, size.upserted // size.files)
@@ -229,23 +226,19 @@ def tagging(table: HudiTable, size: Size) -> Table:
         "none: footers, then keys": found(),
         "none: key-scan join": key_scan_join,
     }
-    shown = Table(
-        "found by", "s", "record index is", title=f"tagging of {len(batch):,} rows in {len(live[''])} files"
-    )
-    fastest = 0.0
+    sides = []
     for name, way in ways.items():
         took, hits = timed(way)
         if hits != len(batch):
             raise SystemExit(f"{name} found {hits} of {len(batch)} rows")
-        fastest = fastest or took
-        shown.add_row(name, f"{took:.3f}", f"{took / fastest:.1f}x faster")
-    return shown
+        sides.append(Side(name, [took]))
+    report.add(f"{len(batch):,} keys located in {len(live[''])} files by record_index", *sides)
 
 
 # --- queries ------------------------------------------------------------------------------------
 
 
-def queries(table: HudiTable, size: Size) -> Table:
+def queries(report: Report, table: HudiTable, size: Size) -> None:
     """A key and a range, with and without indexes."""
     plain = HudiTable(table.storage, table.config.with_metadata_partitions([]))
     wanted: dict[str, Where] = {
@@ -255,25 +248,16 @@ def queries(table: HudiTable, size: Size) -> Table:
             ("day", "<", size.files // 2 + max(1, size.files // 100)),
         ],
     }
-    shown = Table("query", "indexes", "files", "MB", "planning, s", "whole, s", title="queries")
     for name, where in wanted.items():
-        answers = []
-        for way, opened in (("with", table), ("without", plain)):
-            planning, selected = timed(lambda opened=opened, where=where: opened.select_files(where))
+        sides, answers, opened_files = [], [], []
+        for way, opened in (("with indexes", table), ("without", plain)):
             whole, rows = timed(lambda opened=opened, where=where: snapshot(opened, where=where).to_table())
             answers.append(rows.num_rows)
-            told = selected.to_dict()
-            shown.add_row(
-                name,
-                way,
-                f"{told['files']:,}",
-                f"{told['bytes'] / 2**20:.1f}",
-                f"{planning:.3f}",
-                f"{whole:.3f}",
-            )
+            opened_files.append(len(opened.select_files(where).base_files))
+            sides.append(Side(way, [whole]))
         if len(set(answers)) != 1 or not answers[0]:
             raise SystemExit(f"{name} has found {answers} rows")
-    return shown
+        report.add(f"query of {name} with indexes", *sides, files=" / ".join(map(str, opened_files)))
 
 
 # --- listing ------------------------------------------------------------------------------------
@@ -308,12 +292,11 @@ class SlowFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return self._files.cat_file(path, start=start, end=end, **options)
 
 
-def listing(folder: str, size: Size) -> Table:
+def listing(report: Report, folder: str, size: Size) -> None:
     """List all files of a table with an index of them, and by walking its folders."""
     table = listed_table(f"{folder}/listed", size)
     schedule_index(table, ["files"])
     run_index(table)
-    shown = Table("store", "by", "requests", "s", "index is", title=f"listing of {size.listed:,} files")
     fsspec.register_implementation("slow", SlowFileSystem, clobber=True)
     for name, location in (("local disk", table.location), ("10 ms a request", f"slow://{table.location}")):
 
@@ -325,18 +308,16 @@ def listing(folder: str, size: Size) -> Table:
             plain = HudiTable(opened.storage, opened.config.with_metadata_partitions([]))
             return len(plain.view().all_base_files())
 
-        first = 0.0
+        sides, requests = [], []
         for way, listed in (("files", by_index), ("folders", by_folders)):
             SlowFileSystem.requests = 0
             took, found = timed(listed)
             if found != size.listed:
                 raise SystemExit(f"{found} files were listed instead of {size.listed}")
-            first = first or took
-            requests = SlowFileSystem.requests // RUNS
-            shown.add_row(
-                name, way, f"{requests:,}" if requests else "", f"{took:.3f}", f"{took / first:.1f}x faster"
-            )
-    return shown
+            requests.append(f"{SlowFileSystem.requests // RUNS:,}")
+            sides.append(Side(way, [took]))
+        work = f"listing of {size.listed:,} files by index, {name}"
+        report.add(work, *sides, requests=" / ".join(requests))
 
 
 def listed_table(location: str, size: Size) -> HudiTable:
@@ -362,22 +343,20 @@ def main() -> None:
     arguments.add_argument("--only", nargs="+", choices=parts, default=parts)
     chosen = arguments.parse_args()
     size, only = SMALL if chosen.small else Size(), set(chosen.only)
-    console = Console()
-    with tempfile.TemporaryDirectory(prefix="indexing-") as folder:
+    steps: Iterable[tuple[str, Callable[[Report, HudiTable, Size], None]]] = (
+        ("build", build),
+        ("tagging", tagging),
+        ("queries", queries),
+        ("beside", beside),
+    )
+    with tempfile.TemporaryDirectory(prefix="indexing-") as folder, Report("indexing", str(size)) as report:
         if only - {"listing"}:
             table = large_table(f"{folder}/large", size)
-            console.print(build(table, size))
-            table = HudiTable.open(table.location)
-            steps: Iterable[tuple[str, Callable[[HudiTable, Size], Table]]] = (
-                ("tagging", tagging),
-                ("queries", queries),
-                ("beside", beside),
-            )
             for name, step in steps:
-                if name in only:
-                    console.print(step(table, size))
+                if name in {"build", *only}:
+                    step(report, HudiTable.open(table.location), size)
         if "listing" in only:
-            console.print(listing(folder, size))
+            listing(report, folder, size)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +25,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.table import Table
 
 from airflow_provider.spark import IngestJob, ingest, local_session
 from airflow_provider.table import HudiTable, snapshot
+from benchmarks.report import Report, in_turns
 from dags_examples.demo.flights import read_flights
 
 YEARS = range(2013, 2019)
@@ -77,12 +76,12 @@ class Workload:
         return workload
 
 
-def timed(run: Callable[[], object], prepare: Callable[[], object]) -> float:
-    """Seconds of one run, without its preparation."""
+def timed(run: Callable[[], object], prepare: Callable[[], object]) -> tuple[float, None]:
+    """Seconds of one run, without its preparation; the JVM's memory is what it is given."""
     prepare()
     started = time.perf_counter()
     run()
-    return time.perf_counter() - started
+    return time.perf_counter() - started, None
 
 
 class Ours:
@@ -111,6 +110,10 @@ class Ours:
 
     def keep(self) -> None:
         shutil.copytree(self.location, self._loaded)
+
+    @property
+    def is_kept(self) -> bool:
+        return self._loaded.exists()
 
     def restore(self) -> None:
         shutil.rmtree(self.location)
@@ -158,7 +161,6 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--runs", type=int, default=5, help="counted runs of each")
     runs = arguments.parse_args().runs
-    console = Console()
     with tempfile.TemporaryDirectory() as folder:
         workload = Workload.make(Path(folder))
         spark = local_session("benchmark", "local[2]", {"spark.driver.memory": "4g"})
@@ -173,25 +175,23 @@ def main() -> None:
         def no_parquet() -> None:
             shutil.rmtree(parquet, ignore_errors=True)
 
-        bulk = ("bulk ingestion, 2 M rows", ours.bulk_insert, ours.create)
-        spark_s = ("Spark's Parquet write", spark_write, no_parquet)
-        upsert = ("upsert of 200 k rows", ours.upsert, ours.restore)
-        delta_s = ("delta-rs MERGE", theirs.merge, theirs.restore)
-        lines = Table("", "ours (s)", "peer (s)", "peer", "ratio")
-        for (name, run, prepare), (peer, peer_run, peer_prepare) in ((bulk, spark_s), (upsert, delta_s)):
-            # In turn, so that a machine that slows down slows both down.
-            rounds = [(timed(run, prepare), timed(peer_run, peer_prepare)) for _ in range(runs + WARM_UP)]
-            mine, others = zip(*rounds[WARM_UP:], strict=True)
-            if name == bulk[0]:
-                ours.keep()
-            ratio = statistics.median(a / b for a, b in zip(mine, others, strict=True))
-            lines.add_row(name, _spread(mine), _spread(others), peer, f"{ratio:.2f}")
+        works = {
+            "bulk ingestion on Spark, 2 M rows": (
+                ("ours", ours.bulk_insert, ours.create),
+                ("Spark's Parquet write", spark_write, no_parquet),
+            ),
+            "upsert on Spark, 200 k rows into 2 M": (
+                ("ours", ours.upsert, ours.restore),
+                ("delta-rs", theirs.merge, theirs.restore),
+            ),
+        }
+        with Report("ingestion", f"{runs} rounds") as report:
+            for name, sides in works.items():
+                turns = {who: partial(timed, run, prepare) for who, run, prepare in sides}
+                report.add(name, *in_turns(turns, rounds=runs, warm_up=WARM_UP))
+                if not ours.is_kept:
+                    ours.keep()
         check(ours, theirs)
-        console.print(lines)
-
-
-def _spread(seconds: Sequence[float]) -> str:
-    return f"{statistics.median(seconds):.2f} [{min(seconds):.2f}-{max(seconds):.2f}]"
 
 
 if __name__ == "__main__":

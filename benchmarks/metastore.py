@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import socket
 import tempfile
 import time
@@ -32,12 +31,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
-from rich.console import Console
-from rich.table import Table
 
 from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from benchmarks.metastore_clients import WORK, Server, encoded, measure
+from benchmarks.report import Report, Side
 
 if TYPE_CHECKING:
     from benchmarks.metastore_servers import Running
@@ -134,28 +132,32 @@ def served_after(url: str, port: int) -> tuple[float, float]:
 
 
 def compare(
-    work: str, servers: dict[Server, Running], database: Running, clients: list[int], seconds: float
-) -> Table:
+    report: Report,
+    work: str,
+    servers: dict[Server, Running],
+    database: Running,
+    clients: list[int],
+    seconds: float,
+) -> None:
     """One kind of work on each server, one after the other, with more and more clients."""
-    columns = ("server", "clients", "calls/s", "ours is", "p50 ms", "p99 ms", "failed", "CPU ms")
-    lines = Table(*columns, title=work)
     for server in servers:
         measure(work, server, max(clients), min(seconds, 5.0))  # until the JVM has compiled itself
     for number in clients:
-        ours = None
+        sides, details = [], []
         for server, running in servers.items():
             found = measure(
                 work, server, number, seconds, lambda running=running: cpu_seconds(running, database)
             )
-            ratio = "" if ours is None else f"{ours.rate / found.rate:.2f} times"
-            ours = ours or found
-            numbers = (f"{found.p50:.2f}", f"{found.p99:.2f}", str(found.failed), f"{found.used:.3f}")
-            lines.add_row(server.name, str(number), f"{found.rate:.0f}", ratio, *numbers)
-    return lines
+            sides.append(Side(server.name, [found.rate]))
+            details.append((f"{found.p50:.2f}", f"{found.p99:.2f}", str(found.failed), f"{found.used:.3f}"))
+        columns = (" / ".join(each) for each in zip(*details, strict=True))
+        shown = dict(zip(("p50 ms", "p99 ms", "failed", "CPU ms a call"), columns, strict=True))
+        name = f"{work}, {number} client{'s'[: number > 1]}"
+        report.add(name, *sides, unit="calls/s", more_is_faster=True, **shown)
 
 
 def main() -> None:
-    """Run all, and print one table a kind of work."""
+    """Run all, and report."""
     # Imported here: the clients' processes, which import this module, too, start no servers.
     from benchmarks.metastore_servers import hive_metastore, our_metastore, postgresql
 
@@ -166,8 +168,8 @@ def main() -> None:
     arguments.add_argument("--processes", type=int, default=1, help="of our metastore")
     arguments.add_argument("--without-hive", action="store_true")
     chosen = arguments.parse_args()
-    console = Console(width=110)
     with contextlib.ExitStack() as stack:
+        report = stack.enter_context(Report("metastore", f"{chosen.seconds} s a round"))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="metastore-")))
         database = stack.enter_context(postgresql(folder))
         ours = stack.enter_context(our_metastore(folder, database, chosen.processes))
@@ -182,10 +184,9 @@ def main() -> None:
                 for server, running in servers.items()
                 if work != "write ids" or running is ours
             }
-            console.print(compare(work, able, database, chosen.clients, chosen.seconds))
-            console.print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
+            compare(report, work, able, database, chosen.clients, chosen.seconds)
         p50, p99 = served_after(url, ours.port)
-        console.print(f"a change is answered {p50:.1f} ms after its commit, 99 of 100 within {p99:.1f} ms")
+        report.add("a change is answered after its commit", Side("ours", [p50]), unit="ms", **{"p99 ms": p99})
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 import psutil
-from rich.console import Console
-from rich.table import Table
+
+from benchmarks.report import Report, Side
 
 PAUSE = 2.2  # seconds: longer than an answer is given again
 TIMES = 5
@@ -51,10 +51,15 @@ def main() -> None:
 
 
 def measure(server, tables: int) -> None:
-    """Ask as the page does, and print a line for each question."""
-    shown = Table("request", "seconds", "processor seconds", "bytes", "memory, MiB")
+    """Ask as the page does, and report each question."""
     flights = "metastore=lake&table=lake.flights"
     server.ask("GET", "/table-services/static/any/page.js")  # as a browser does first
+    with Report("page", f"{tables} tables") as report:
+        ask(report, server, tables, flights)
+
+
+def ask(report: Report, server, tables: int, flights: str) -> None:
+    """One question after the other."""
     for name, path, times in (
         (f"{tables} tables, first", "/table-services/api/tables", 1),
         (f"{tables} tables, later", "/table-services/api/tables", TIMES),
@@ -69,8 +74,8 @@ def measure(server, tables: int) -> None:
             took.append(time.perf_counter() - began)
         time.sleep(1.0)  # what goes on after the answer counts as well
         spent = (processor(server) - spent) / times
-        shown.add_row(name, f"{sorted(took)[len(took) // 2]:.3f}", f"{spent:.3f}", str(size), memory(server))
-    Console().print(shown)
+        side = Side("ours", took, memory(server))
+        report.add(f"page: {name}", side, processor=f"{spent:.3f} s", bytes=size)
 
 
 def processor(server) -> float:
@@ -78,9 +83,9 @@ def processor(server) -> float:
     return sum(sum(each.cpu_times()[:2]) for each in processes(server))
 
 
-def memory(server) -> str:
-    """Memory of the server's processes."""
-    return str(round(sum(each.memory_info().rss for each in processes(server)) / 2**20))
+def memory(server) -> int:
+    """Bytes of the memory of the server's processes."""
+    return sum(each.memory_info().rss for each in processes(server))
 
 
 def processes(server) -> list[psutil.Process]:

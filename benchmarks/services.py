@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-
 from benchmarks import clustering
 
 
 def main() -> None:
-    """Run, and print tables."""
+    """Run, and report."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--runs", type=int, default=5, help="counted runs of each")
     arguments.add_argument(
@@ -25,7 +23,7 @@ def main() -> None:
         help="these layouts",
     )
     chosen = arguments.parse_args()
-    clustering.benchmark(Console(), chosen.runs, chosen.only)
+    clustering.benchmark(chosen.runs, chosen.only)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
     if len(column) < _FEW_ROWS:
         return False
     values = column.drop_null()
-    return bool(2 * pc.count_distinct(values).as_py() <= len(values))
+    return bool(2 * len(pc.unique(values)) <= len(values))
 
 
 def with_statistics(table: pa.Table) -> list[str]:

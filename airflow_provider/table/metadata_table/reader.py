@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,7 +37,8 @@ from airflow_provider.table.metadata_table.file_groups import (
     of_dropped_indexes,
 )
 from airflow_provider.table.metadata_table.initial_instants import is_initial
-from airflow_provider.table.metadata_table.keys import by_file_group, file_group_indexes
+from airflow_provider.table.metadata_table.key_locations import Numbers, locate_keys
+from airflow_provider.table.metadata_table.keys import by_file_group
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.records import (
     Payload,
@@ -200,7 +200,7 @@ class MetadataTable:
                 found.setdefault(key.decode(), []).extend(said)
         return found
 
-    def locate(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], list[RecordLocation]]:
+    def locate(self, keys: pa.Array) -> tuple[Numbers, list[RecordLocation]]:
         """The locations of many record keys, by ``record_index``.
 
         It reads only the blocks that can have the keys.
@@ -208,28 +208,28 @@ class MetadataTable:
         :param keys: strings without nulls.
         :return: for each key the number of its location, or -1 where it has none; and the locations.
         """
+        file_slices = self.file_slices(MetadataPartition.RECORD_INDEX)
+        return locate_keys(
+            keys, len(file_slices), lambda number, those: self._located(file_slices[number], those)
+        )
+
+    def _located(self, file_slice: MetadataFileSlice, keys: pa.Array) -> tuple[Numbers, list[RecordLocation]]:
+        """The same, of keys that are in one file group of the index."""
         which = np.full(len(keys), -1, np.int64)
         numbers: dict[RecordLocation, int] = {}
-        file_slices = self.file_slices(MetadataPartition.RECORD_INDEX)
-        if not file_slices or not len(keys):
-            return which, []
-        groups = file_group_indexes(keys, len(file_slices))
-        order = np.argsort(groups, kind="stable")
-        for positions in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-            file_slice = file_slices[int(groups[positions[0]])]
-            of_group = keys.take(pa.array(positions)).cast(pa.large_string()).cast(pa.large_binary())
-            wanted = set(of_group.to_pylist())
-            for those, theirs in (
-                self._base_locations(file_slice, wanted, numbers),
-                self._changed_locations(file_slice, wanted, numbers),  # come later, and win
-            ):
-                at = pc.index_in(of_group, value_set=those)
-                which[positions[np.array(at.is_valid())]] = theirs[at.drop_null().to_numpy()]
+        binary = keys.cast(pa.large_string()).cast(pa.large_binary())
+        wanted = set(binary.to_pylist())
+        for those, theirs in (
+            self._base_locations(file_slice, wanted, numbers),
+            self._changed_locations(file_slice, wanted, numbers),  # come later, and win
+        ):
+            at = pc.index_in(binary, value_set=those)
+            which[np.array(at.is_valid())] = theirs[at.drop_null().to_numpy()]
         return which, list(numbers)
 
     def _base_locations(
         self, file_slice: MetadataFileSlice, wanted: Collection[bytes], numbers: dict[RecordLocation, int]
-    ) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    ) -> tuple[pa.Array, Numbers]:
         """The keys that a base file has, and the numbers of their locations, of which it may add some."""
         reader = self._base_reader(file_slice)
         if reader is None:
@@ -242,7 +242,7 @@ class MetadataTable:
 
     def _changed_locations(
         self, file_slice: MetadataFileSlice, wanted: Collection[bytes], numbers: dict[RecordLocation, int]
-    ) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    ) -> tuple[pa.Array, Numbers]:
         """The same of the log files; -1 for a key that they delete."""
         find = partial(HFileReader.get_all, keys=wanted, search=True)
         changes = self._changes(file_slice, find, wanted)

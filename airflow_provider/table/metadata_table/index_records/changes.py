@@ -8,9 +8,12 @@ Sources: ``HoodieTableMetadataUtil.convertMetadataToRecords`` and its ``convert.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -189,13 +192,22 @@ def _locations(
 ) -> Records:
     gone: Records = {}
     come: Records = {}
-    for before, after in change.slices:
+
+    def moved(of_group: tuple[FileSlice | None, FileSlice | None]) -> tuple[list[str], list[str]]:
+        before, after = of_group
+        old, new = (_keys(storage, each, keys, living) for each in of_group)
+        left, entered = _difference(old, new)
         stays = before is not None and after is not None and before.file_group == after.file_group
-        old, new = (_keys(storage, each, keys, living) for each in (before, after))
-        if after is not None:
-            location = RecordLocation.at(after.partition_path, after.file_id, after.base_instant)
-            come.update(dict.fromkeys(_without(new, old) if stays else new.to_pylist(), location))
-        gone.update(dict.fromkeys(_without(old, new)))
+        return left, entered if stays else new.to_pylist()
+
+    has_logs = any(each is not None and each.log_paths for of_group in change.slices for each in of_group)
+    workers = 1 if has_logs or len(change.slices) == 1 else os.cpu_count()
+    with ThreadPoolExecutor(workers, "record-keys") as pool:
+        for (_, after), (left, entered) in zip(change.slices, pool.map(moved, change.slices), strict=True):
+            if after is not None:
+                location = RecordLocation.at(after.partition_path, after.file_id, after.base_instant)
+                come.update(dict.fromkeys(entered, location))
+            gone.update(dict.fromkeys(left))
     return gone | come
 
 
@@ -233,11 +245,18 @@ def _read_keys(reader: BaseFileReader) -> pa.ChunkedArray:
     return reader.read([_RECORD_KEY])[_RECORD_KEY]
 
 
-def _without(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> Iterator[str]:
-    if not len(others):
-        return iter(keys.to_pylist())
-    known = pc.is_in(keys, value_set=others.combine_chunks())
-    return iter(keys.filter(pc.invert(known)).to_pylist())
+def _difference(old: pa.ChunkedArray, new: pa.ChunkedArray) -> tuple[list[str], list[str]]:
+    """The keys that are only old, and those that are only new."""
+    if not len(old) or not len(new):
+        return old.to_pylist(), new.to_pylist()
+    before, after = (pa.concat_arrays(each.chunks) for each in (old, new))
+    places = pc.index_in(after, value_set=before)
+    is_kept = np.zeros(len(before), np.bool_)
+    is_kept[places.drop_null().to_numpy()] = True
+    left = before.filter(pa.array(~is_kept))
+    if len(left):  # a key that is there twice was found in its first place only
+        left = left.filter(pc.invert(pc.is_in(left, value_set=after)))
+    return left.to_pylist(), after.filter(places.is_null()).to_pylist()
 
 
 def _name(base_file: BaseFile) -> str:
