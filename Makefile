@@ -16,7 +16,7 @@ CLASSES := .venv/spark-classes.jsa
 test soak: export JAVA_TOOL_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
   -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -Xlog:disable -Xlog:all=error:stderr
 
-.PHONY: help setup browser demo demo-ui test test-hudi fixtures test-unit lint format bench soak mutants clean
+.PHONY: help setup browser demo demo-ui test test-hudi test-engines fixtures test-unit lint format bench soak mutants clean
 
 help:            ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -53,12 +53,16 @@ test: export INTERLEAVINGS := $(INTERLEAVINGS)
 
 # Two cores, four workers: two begin with what waits, two with what computes (tests/workers.py).
 test: setup browser $(CLASSES) ## Every test, and the demo
-	$(RUN) pytest -n 4 --dist loadscope --no-loadscope-reorder tests --ignore tests/real_hudi
+	$(RUN) pytest -n 4 --dist loadscope --no-loadscope-reorder tests --ignore tests/real_hudi --ignore tests/engines
 
 # What it needs besides goes into .venv-hudi, once: PySpark 3.5.8 from PyPI, Hudi's bundle from Maven Central.
 test-hudi: setup ## Beside the real Hudi, in Spark 3.5 (HUDI="-m every_push": of each promise one test)
 	$(RUN) python -m tests.real_hudi.environment
 	$(RUN) pytest tests/real_hudi $(HUDI)
+
+# What the engines are made of is downloaded into .engines, once, from Maven Central: Hive's metastore (77 MB) ..
+test-engines: setup ## Hive's clients and servers of today beside our metastore (Hive 4.0.1, ENGINES="-k ..")
+	$(RUN) pytest tests/engines $(ENGINES)
 
 fixtures: setup  ## Make the tables by the real Hudi anew, which every test run is judged by
 	$(RUN) python -m tests.real_hudi.fixtures
@@ -98,4 +102,4 @@ mutants: setup   ## Change the commit protocol bit by bit, and see that a test f
 	$(RUN) python -m tests.mutation.report
 
 clean:           ## Remove what make has made
-	rm -rf .venv .venv-hudi $(TOOLS) build dist demo-home mutants
+	rm -rf .venv .venv-hudi .engines $(TOOLS) build dist demo-home mutants

@@ -17,7 +17,7 @@ from dags_examples.demo.spark_server import java_environment
 from tests.processes.servers import JARS, free_port
 
 # What Java 17 keeps to itself and a Hive of 2017 reaches into.
-_OPENED = ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent")
+OPENED = ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent")
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def hive_metastore(folder: Path, *, txn_timeout: int | None = None) -> Iterator[
     with log.open("w") as output:
         server = start_hive(port, folder, settings, java=java, output=output)
     try:
-        _wait(server, port, log)
+        wait_for_metastore(server, port, log)
         if txn_timeout is not None:
             _let_it_clean(port)
         yield port
@@ -82,7 +82,7 @@ def start_hive(
         **settings,
     }
     command = ["java", *java, f"-Djava.io.tmpdir={folder}"]
-    command += [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED]
+    command += [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in OPENED]
     command += ["-cp", ":".join(map(str, (f"{JARS}/*", *jars)))]
     command += ["org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
     command += [part for name, value in settings.items() for part in ("--hiveconf", f"{name}={value}")]
@@ -110,7 +110,7 @@ def _let_it_clean(port: int) -> None:
     stop=tenacity.stop_after_delay(300),
     reraise=True,
 )
-def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_for_metastore(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
     if server.poll() is not None:
         raise RuntimeError(f"the Hive Metastore ended: {log.read_text()[-3000:]}")
     metastore = ThriftMetastore(f"thrift://127.0.0.1:{port}", timeout_seconds=30)

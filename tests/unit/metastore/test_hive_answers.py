@@ -118,6 +118,40 @@ class TestTables:
         assert catalogs["CREATE_TABLE"] == catalogs["CREATE_FUNCTION"] == "hive"
         assert catalogs["OPEN_TXN"] is None
 
+    def test_an_external_table_becomes_a_managed_one_and_back(self, client: Any) -> None:
+        client.create_table(table(parameters={"EXTERNAL": "TRUE"}))
+        for external, kind in (("FALSE", "MANAGED_TABLE"), ("TRUE", "EXTERNAL_TABLE")):
+            found = client.get_table("lake", "places")
+            found.parameters["EXTERNAL"] = external
+            client.alter_table("lake", "places", found)
+            assert client.get_table("lake", "places").tableType == kind
+
+    def test_a_table_that_is_sent_back_as_it_came_is_not_changed(
+        self, client: Any, by_database: Metastore
+    ) -> None:
+        client.create_table(table())
+        before = by_database.current_event_id()
+        client.alter_table("lake", "places", client.get_table("lake", "places"))
+        assert by_database.current_event_id() == before
+
+    def test_tables_are_asked_for_by_names_and_a_pattern(self, client: Any) -> None:
+        client.create_table(table())
+
+        def found(**request: Any) -> list[str]:
+            asked = hive.GetTablesRequest(**{"dbName": "lake", **request})
+            return [one.tableName for one in client.get_table_objects_by_name_req(asked).tables]
+
+        assert found(tablesPattern="p*") == ["places"]
+        assert found(tblNames=["places", "flights"], tablesPattern="f*") == ["flights"]
+        with pytest.raises(hive.InvalidOperationException, match="give tblNames or tablesPattern"):
+            found()
+        with pytest.raises(hive.UnknownDBException, match="nowhere"):
+            found(dbName="nowhere", tblNames=["places"])
+
+    def test_a_type_of_table_that_is_none_is_refused(self, client: Any) -> None:
+        with pytest.raises(hive.MetaException, match="'NOPE' is no type of a table"):
+            client.get_tables_by_type("lake", "*", "NOPE")
+
     def test_a_projection_of_tables_is_obeyed(self, client: Any) -> None:
         client.create_table(table(parameters={"keep": "1", "drop": "2"}))
         wanted = hive.GetProjectionsSpec(
@@ -127,6 +161,22 @@ class TestTables:
         [found] = client.get_table_objects_by_name_req(request).tables
         assert (found.tableName, found.sd.location) == ("places", "/lake/places")
         assert (found.parameters, found.owner, found.sd.cols) == ({"keep": "1"}, None, None)
+
+
+def test_only_a_transaction_asks_for_a_lock_without_waiting(client: Any) -> None:
+    def asked(kind: int, txn_id: int | None = None) -> Any:
+        component = hive.LockComponent(
+            type=kind, level=hive.LockLevel.TABLE, dbname="lake", tablename="flights"
+        )
+        request = hive.LockRequest(component=[component], txnid=txn_id, user="me", hostname="here")
+        request.zeroWaitReadEnabled = kind == hive.LockType.SHARED_READ
+        return client.lock(request)
+
+    asked(hive.LockType.EXCLUSIVE)
+    assert asked(hive.LockType.SHARED_READ).state == hive.LockState.WAITING
+    request = hive.OpenTxnRequest(num_txns=1, user="me", hostname="here")
+    [txn_id] = client.open_txns(request).txn_ids
+    assert asked(hive.LockType.SHARED_READ, txn_id).state == hive.LockState.NOT_ACQUIRED
 
 
 def test_write_ids_as_of_one_of_them(client: Any, by_database: Metastore) -> None:

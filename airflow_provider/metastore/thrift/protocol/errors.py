@@ -26,7 +26,15 @@ from airflow_provider.exceptions import (
 _UNDECLARED = "MetaException"
 # By error, the exceptions that stand for it, the best one first. A client gets the first declared one.
 _IN_HIVE: Sequence[tuple[type[TableServiceError], tuple[str, ...]]] = (
-    (NoSuchObjectError, ("NoSuchObjectException", "UnknownTableException", "InvalidOperationException")),
+    (
+        NoSuchObjectError,
+        (
+            "NoSuchObjectException",
+            "UnknownTableException",
+            "InvalidObjectException",
+            "InvalidOperationException",
+        ),
+    ),
     (AlreadyExistsError, ("AlreadyExistsException", "InvalidOperationException")),
     (NoSuchTransactionError, ("NoSuchTxnException",)),
     (TransactionAbortedError, ("TxnAbortedException",)),

@@ -89,6 +89,7 @@ struct Order {
 struct SkewedInfo {
   1: list<string> skewedColNames
   2: list<list<string>> skewedColValues
+  3: map<string, string> skewedColValueLocationMaps  // its keys are lists in Hive; always empty here
 }
 
 struct StorageDescriptor {

@@ -124,6 +124,10 @@ def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:
     struct = protocol.read_struct(hive.Table())
     storage = struct.sd
     storage.skewedInfo = _skewed_struct(skewed)
+    # Hive says it of each table, and so do its clients when they send a table back: see _set.
+    storage.storedAsSubDirectories = storage.storedAsSubDirectories or False
+    struct.rewriteEnabled = struct.rewriteEnabled or False
+    struct.writeId = -1 if table.parameters.get("transactional", "").lower() == "true" else 0
     storage.location = storage.location or None
     if storage.serdeInfo is None:
         storage.inputFormat = _HUDI_INPUT if is_hudi else _PARQUET_INPUT
@@ -179,9 +183,13 @@ def _without_skew(table: TableInfo) -> TableInfo:
 
 def _skewed_struct(fields: Any) -> Any:
     if fields is None:
-        return None
+        return hive.SkewedInfo(skewedColNames=[], skewedColValues=[], skewedColValueLocationMaps={})
     names, values = (fields["rec"].get(number, {}).get("lst", [None, 0]) for number in ("1", "2"))
-    return hive.SkewedInfo(skewedColNames=names[2:], skewedColValues=[one[2:] for one in values[2:]])
+    return hive.SkewedInfo(
+        skewedColNames=names[2:],
+        skewedColValues=[one[2:] for one in values[2:]],
+        skewedColValueLocationMaps={},
+    )
 
 
 def _skewed_fields(struct: Any) -> dict[str, Any] | None:
@@ -199,9 +207,13 @@ def _set(struct: Any) -> Any:
     struct.sd, struct.privileges, struct.fileMetadata, struct.dictionary = storage, None, None, None
     # SkewedInfo holds a list of lists, which the protocol's writer does not support: _skewed_fields.
     storage.skewedInfo = None
+    storage.storedAsSubDirectories = storage.storedAsSubDirectories or None
+    struct.rewriteEnabled, struct.writeId = struct.rewriteEnabled or None, -1
+    external = (struct.parameters or {}).get("EXTERNAL", "").upper()
     if struct.tableType in (None, "", MANAGED_TABLE):
-        external = (struct.parameters or {}).get("EXTERNAL", "").upper() == "TRUE"
-        struct.tableType = EXTERNAL_TABLE if external else MANAGED_TABLE
+        struct.tableType = EXTERNAL_TABLE if external == "TRUE" else MANAGED_TABLE
+    elif struct.tableType == EXTERNAL_TABLE and external == "FALSE":
+        struct.tableType = MANAGED_TABLE  # as SET TBLPROPERTIES ('EXTERNAL' = 'FALSE') asks for
     return struct
 
 
@@ -236,6 +248,7 @@ def database_struct(database: DatabaseInfo, location: str | None) -> Any:
         ownerName=database.owner,
         ownerType=database.owner_type,
         catalogName=CATALOG,
+        type=hive.DatabaseType.NATIVE,
     )
 
 
@@ -289,7 +302,7 @@ def read_storage_descriptor(table: TableInfo, of_table: Any, struct: Any) -> str
 
 def _storage_text(struct: Any) -> str | None:
     struct = copy.copy(struct)
-    struct.skewedInfo = None
+    struct.skewedInfo, struct.storedAsSubDirectories = None, None
     trans = TMemoryBuffer()
     protocol = TApacheJSONProtocol(trans)
     protocol.write_message_begin("", 1, 0)
@@ -304,7 +317,9 @@ def _storage_struct(descriptor: str) -> Any:
     trans = TMemoryBuffer(b'[1,"",1,0,%s]' % descriptor.encode())
     protocol = TApacheJSONProtocol(trans)
     protocol.read_message_begin()
-    return protocol.read_struct(hive.StorageDescriptor())
+    storage = protocol.read_struct(hive.StorageDescriptor())
+    storage.skewedInfo, storage.storedAsSubDirectories = _skewed_struct(None), False
+    return storage
 
 
 def read_partition(struct: Any) -> PartitionInfo:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_provider.exceptions import MetastoreError, NoSuchObjectError
+from airflow_provider.exceptions import InvalidInputError, MetastoreError, NoSuchObjectError
 from airflow_provider.metastore.catalog import catalog, functions, replace_columns
 from airflow_provider.metastore.model import CATALOG, NO_ID, USER, Column, DatabaseInfo, TableInfo
 from airflow_provider.metastore.partition_filter import table_filter
@@ -36,6 +36,8 @@ from airflow_provider.metastore.transactions import DdlTransaction, txn_of_write
 # StatsSetupConst.CASCADE, a key that Hive's clients send in the request's context.
 _CASCADE = "CASCADE"
 _VIEW = "VIRTUAL_VIEW"
+# TableType.
+_TYPES_OF_TABLES = ("MANAGED_TABLE", "EXTERNAL_TABLE", _VIEW, "MATERIALIZED_VIEW")
 
 
 class CatalogHandler:
@@ -215,6 +217,10 @@ class CatalogHandler:
             return []  # as in Hive
 
     def get_tables_by_type(self, database: str, pattern: str, table_type: str) -> list[str]:
+        if table_type not in _TYPES_OF_TABLES:
+            raise InvalidInputError(
+                f"{table_type!r} is no type of a table; give one of {', '.join(_TYPES_OF_TABLES)}"
+            )
         names = self.get_tables(database, pattern)
         return [one.name for one in self._tables(plain_name(database), names) if one.table_type == table_type]
 
@@ -242,14 +248,16 @@ class CatalogHandler:
         return [hive.ExtendedTableInfo(tblName=name) for name in names]
 
     def get_table_names_by_filter(self, database: str, text: str, limit: int) -> list[str]:
-        database = plain_name(database)
+        names = self._all_tables(database)
+        keep = table_filter(text)
+        found = [one.name for one in self._tables(plain_name(database), names) if keep(one)]
+        return found if limit is None or limit < 0 else found[:limit]
+
+    def _all_tables(self, database: str) -> list[str]:
         try:
-            names = self._metastore.list_tables(database)
+            return self._metastore.list_tables(plain_name(database))
         except NoSuchObjectError as error:
             raise hive.UnknownDBException(message=str(error)) from None
-        keep = table_filter(text)
-        found = [one.name for one in self._tables(database, names) if keep(one)]
-        return found if limit is None or limit < 0 else found[:limit]
 
     def get_table(self, database: str, name: str) -> Any:
         return self._structs.encoded(self._reads.table(plain_name(database), name))
@@ -263,10 +271,16 @@ class CatalogHandler:
         return [self._structs.of(one) for one in self._tables(plain_name(database), names)]
 
     def get_table_objects_by_name_req(self, request: Any) -> Any:
-        names = request.tblNames
-        if names is None:
-            names = self.get_tables(request.dbName, request.tablesPattern or "*")
+        names, pattern = request.tblNames, request.tablesPattern
+        if names is None and pattern is None:
+            raise InvalidInputError(
+                f"no names of tables of {request.dbName!r}; give tblNames or tablesPattern"
+            )
+        matching = self._all_tables(request.dbName) if names is None else names
+        names = matching if pattern is None else list(_matching(pattern, matching))
         found = self.get_table_objects_by_name(request.dbName, names)
+        if not found:
+            self._all_tables(request.dbName)  # tells that the database does not exist
         if (wanted := request.projectionSpec) is not None:
             patterns = (wanted.includeParamKeyPattern, wanted.excludeParamKeyPattern)
             found = [projected(one, wanted.fieldList or (), *patterns) for one in found]
@@ -417,11 +431,11 @@ def _alteration(
         before = catalog.get_table(connection, *old, lock=True)
         key = context.get("expected_parameter_key")
         if key is not None and before.parameters.get(key) != context.get("expected_parameter_value"):
-            raise MetastoreError(
-                "The table has been modified. The parameter value for key "
+            # Iceberg's clients look for this text.
+            raise hive.MetaException(
+                message="The table has been modified. The parameter value for key "
                 f"'{key}' is '{before.parameters.get(key)}'. The expected was value was "
-                f"'{context.get('expected_parameter_value')}'",
-                table=before.full_name,
+                f"'{context.get('expected_parameter_value')}'"
             )
         if changes != {name: getattr(before, name) for name in changes}:
             change = DdlTransaction(connection, _txn(connection, old, write_id))

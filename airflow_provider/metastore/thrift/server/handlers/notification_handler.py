@@ -40,7 +40,6 @@ _BATCH = 1_000
 # MessageBuilder.ALLOC_WRITE_ID_EVENT: the name of the type in Hive's log.
 _HIVES_TYPES: dict[str, str] = {EventType.ALLOC_WRITE_ID: hive.ALLOC_WRITE_ID_EVENT}
 _OUR_TYPES = {hives: ours for ours, hives in _HIVES_TYPES.items()}
-_OF_NO_CATALOG = frozenset({EventType.ALLOC_WRITE_ID})
 _ALL = "*"
 # Hive's ReplChangeManager writes a file as uri#checksum#cmroot#subdirectory, and "]" between two files.
 _NO_CHANGE_MANAGER = "###"
@@ -84,7 +83,6 @@ class NotificationHandler:
         if self._message_format == ZIPPED_FORMAT:
             message = base64.b64encode(gzip.compress(message.encode(), mtime=0)).decode()
             message_format = ZIPPED_FORMAT
-        of_catalog = event.database is not None and event.event_type not in _OF_NO_CATALOG
         return hive.NotificationEvent(
             eventId=event.event_id,
             eventTime=event.event_time,
@@ -93,7 +91,7 @@ class NotificationHandler:
             tableName=event.table,
             message=message,
             messageFormat=message_format,
-            catName=CATALOG if of_catalog else None,
+            catName=None if event.database is None else CATALOG,
         )
 
     def get_notification_events_count(self, request: Any) -> Any:

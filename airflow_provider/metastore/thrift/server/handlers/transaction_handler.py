@@ -18,6 +18,7 @@ from airflow_provider.metastore.database import Counter, counted
 from airflow_provider.metastore.locks import LOCKS, Lock, Unlock
 from airflow_provider.metastore.model import (
     LOCK_TIMEOUT_SECONDS,
+    NO_OPEN,
     Insertion,
     LockComponent,
     LockInfo,
@@ -212,7 +213,7 @@ class TransactionHandler:
                     fullTableName=name,
                     writeIdHighWaterMark=one.high_watermark,
                     invalidWriteIds=list(one.exceptions),
-                    minOpenWriteId=one.min_open,
+                    minOpenWriteId=None if one.min_open == NO_OPEN else one.min_open,
                     abortedBits=_bits(one.exceptions, one.aborted),
                 )
                 for name, one in zip(request.fullTableNames, found, strict=True)
@@ -269,7 +270,8 @@ class TransactionHandler:
     def lock(self, request: Any) -> Any:
         components = [_component(one) for one in request.component]
         only_reads = all(one.type is LockType.SHARED_READ for one in components)
-        impatient = (request.zeroWaitReadEnabled and only_reads) or request.exclusiveCTAS
+        # Hive waits with a lock that belongs to no transaction, whatever the client says.
+        impatient = (request.zeroWaitReadEnabled and only_reads and request.txnid) or request.exclusiveCTAS
         lock = Lock(
             tuple(components),
             request.user,
