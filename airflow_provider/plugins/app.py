@@ -178,8 +178,9 @@ def create_app() -> FastAPI:
 
     @app.get("/api/log")
     async def log() -> dict[str, Any]:
-        """The notification logs of all metastores."""
+        """The notification logs of all metastores, and the replications into them."""
         rows, _ = await page.all_tables()
+        ids = [each["metastore"] for each in rows if each["metastore"] != "connections"]
 
         async def report(conn_id: str) -> dict[str, Any]:
             answer: Answer = await page.readings.read(
@@ -187,9 +188,14 @@ def create_app() -> FastAPI:
                 f"metastore {conn_id}",
                 lambda: report_metastore(page.metastores.opened(conn_id)),
             )
-            return {"metastore": conn_id, **answer.to_dict(), "log": answer.value}
+            followed = await page.readings.read(
+                ("replications", conn_id),
+                f"replications into {conn_id}",
+                lambda: page.metastores.replications(conn_id, ids),
+            )
+            row = {"metastore": conn_id, **answer.to_dict(), "log": answer.value}
+            return row | {"replications": followed.value or [], "replications_error": followed.error}
 
-        ids = [each["metastore"] for each in rows if each["metastore"] != "connections"]
         return {"now": time.time(), "metastores": list(await asyncio.gather(*map(report, ids)))}
 
     @app.get("/api/task", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE))])

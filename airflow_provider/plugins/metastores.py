@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,10 +15,12 @@ from airflow.models import Connection
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
+from airflow_provider.exceptions import TableServiceError
 from airflow_provider.hooks import LockProviderHook, MetastoreHook, TableHook
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.metastore.model import is_location, split_table_name
+from airflow_provider.replication import is_source_of, replication_lag, replications
 from airflow_provider.reports import TableHistory
 from airflow_provider.table.hudi_table import HudiTable
 
@@ -93,6 +97,29 @@ class Metastores:
             return KnownTable(conn_id, name, name)
         info = self.opened(conn_id).get_table(*split_table_name(name))
         return KnownTable(conn_id, name, info.location, **self._hooks[conn_id].table_connections())
+
+    def replications(self, conn_id: str, others: Sequence[str]) -> list[dict[str, Any]]:
+        """The replications into a metastore, each with its lag if one of the others is its source.
+
+        :param conn_id: the target's connection.
+        :param others: ids of the connections among which the sources are looked for.
+        :return: JSON-able: see :class:`ReplicationLag`, and ``source``: a connection, or a metastore's URL.
+        """
+        target, found = self.opened(conn_id), []
+        for known in replications(target):
+            lag = None
+            for other in others:
+                # A metastore that cannot be reached says so in its own row.
+                with suppress(TableServiceError):
+                    if other != conn_id and is_source_of(known.policy, source := self.opened(other), target):
+                        hook = TableHook(other, self._hooks[other].table_connections().get("storage_conn_id"))
+                        options = hook.storage_options()
+                        lag = replication_lag(known.policy, source, target, source_options=options).to_dict()
+                        found.append({"source": other, **lag})
+                        break
+            if lag is None:
+                found.append({"source": known.source, **asdict(known), "replicator": known.lease_owner})
+        return found
 
     def history(self, table: KnownTable) -> TableHistory:
         """A table with the cache of earlier reads; its properties are read again.

@@ -15,6 +15,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from airflow_provider.concurrency import begin_write
 from airflow_provider.locks import default_lock
+from airflow_provider.metastore import Column, open_metastore
+from airflow_provider.replication import ReplicationPolicy, Replicator, replication_lag
 from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.page_lake import as_task, make_lake, new_table, register
 from tests.airflow.page_server import ApiServer
@@ -49,11 +51,35 @@ def flights(lake) -> HudiTable:
 
 
 @pytest.fixture(scope="module")
-def server(lake, tmp_path_factory, airflow_database) -> Iterator[ApiServer]:
+def copy(lake, tmp_path_factory):
+    """A metastore into which a database of the lake is replicated, with an event and an error since."""
+    folder = tmp_path_factory.mktemp("copy")
+    (folder / "ledger" / "entries").mkdir(parents=True)
+    (folder / "ledger" / "entries" / "1.parquet").write_bytes(b"12345678")
+    lake.create_database("ledger")
+    lake.create_table(
+        "ledger",
+        "entries",
+        location=f"{folder}/ledger/entries",
+        schema=[Column("id", "bigint")],
+        parameters={"spark.sql.sources.provider": "parquet"},
+    )
+    opened = open_metastore(f"sqlite:///{folder}/metastore.db")
+    policy = ReplicationPolicy("dr", {"ledger": "ledger"}, {f"{folder}/ledger": f"{folder}/copied"})
+    Replicator(policy, lake, opened).run()
+    lake.alter_table("ledger", "entries", parameters={"spark.sql.sources.provider": "parquet", "a": "b"})
+    opened.replication_target().note_error("dr", "ReplicationError: 2.parquet is gone")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def server(lake, copy, tmp_path_factory, airflow_database) -> Iterator[ApiServer]:
     running = ApiServer(
         tmp_path_factory.mktemp("api-server"),
         Path(os.environ["AIRFLOW_HOME"], "airflow.db"),
         AIRFLOW_CONN_LAKE=json.dumps({"conn_type": "table_metastore", "extra": {"url": lake.url}}),
+        AIRFLOW_CONN_COPY=json.dumps({"conn_type": "table_metastore", "extra": {"url": copy.url}}),
         AIRFLOW_CONN_NOBODY=json.dumps(
             {"conn_type": "table_metastore", "extra": {"url": "postgresql+psycopg://nobody@127.0.0.1:9/none"}}
         ),
@@ -133,7 +159,7 @@ def test_a_broken_and_a_hanging_table_and_metastore_say_so_and_the_others_answer
         assert found["lake.broken"]["state"] == "error"
         assert "is not a Hudi table" in found["lake.broken"]["error"]
         assert "MetastoreUnavailableError" in named["nobody"]["error"]
-        assert set(named) == {"lake", "nobody"}
+        assert set(named) == {"copy", "lake", "nobody"}
         others = [row for name, row in found.items() if name not in ("lake.hangs", "lake.broken")]
         assert len(others) == TABLES
         assert {row["state"] for row in others} == {"ok"}
@@ -199,7 +225,7 @@ def test_the_log_tells_who_is_behind_and_which_transactions_are_open(server, lak
         lake.unregister_consumer("replica-1")
     assert until(lambda: write_ids()["aborted"], every=0.5) == [write_id]
     log = told["lake"]["log"]
-    [consumer] = log["consumers"]
+    [consumer] = [each for each in log["consumers"] if each["consumer"] != "replication-dr"]
     assert (consumer["consumer"], consumer["holds_back_retention"]) == ("replica-1", True)
     assert consumer["behind"] == log["head"]
     [txn] = log["transactions"]
@@ -208,6 +234,19 @@ def test_the_log_tells_who_is_behind_and_which_transactions_are_open(server, lak
         "ingest",
         "lake.flights",
     )
+
+
+def test_the_log_tells_how_far_replications_are(server, lake, copy):
+    def told() -> list[dict]:
+        rows = {each["metastore"]: each for each in server.get("/table-services/api/log")["metastores"]}
+        assert rows["lake"]["replications"] == []
+        return rows["copy"]["replications"]
+
+    [found] = until(told, every=0.5)
+    lag = replication_lag("dr", lake, copy)
+    assert found == {"source": "lake", **lag.to_dict(), "seconds": found["seconds"]}
+    assert (found["events"] > 0, found["bytes_copied"], found["bytes_left"]) == (True, 8, 0)
+    assert found["last_error"] == "ReplicationError: 2.parquet is gone"
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +352,9 @@ def test_from_the_list_to_a_table_and_an_instant(tab, server, lake, request, tmp
     tab.locator("tr[data-table]").first.wait_for()
     tab.get_by_role("link", name="Notification log").click()
     tab.get_by_role("heading", name="lake").wait_for()
+    tab.get_by_role("heading", name="Replications into this metastore").wait_for()
+    tab.get_by_text("2.parquet is gone").wait_for()
+    tab.screenshot(path=tmp_path / "log.png", full_page=True)
     tab.get_by_text("MetastoreUnavailableError").first.wait_for()
 
 

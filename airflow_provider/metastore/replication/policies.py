@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, select, update
@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, delete, select, update
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError, ReplicationLeaseError
 from airflow_provider.metastore.catalog import catalog
 from airflow_provider.metastore.database import current_millis, insert_if_absent, replications
-from airflow_provider.metastore.model import Phase, Replication
+from airflow_provider.metastore.model import NotificationEvent, Phase, Replication
 
 
 def begin_policy(
@@ -144,24 +144,29 @@ def release_lease(connection: Connection, policy: str, owner: str) -> None:
     )
 
 
-def move_position(connection: Connection, policy: str, event_id: int, event_time: int) -> bool:
-    """Record that an event is applied, in the database transaction that applies it.
+def move_position(
+    connection: Connection, policy: str, events: Sequence[NotificationEvent]
+) -> list[NotificationEvent]:
+    """Record that events are applied, in the database transaction that applies them.
 
-    :return: False when the event, or a later one, was applied already: then the caller applies nothing.
+    :param events: in the order of the log.
+    :return: the events that are to be applied: the others were applied before.
     :raises InvalidInputError: when the event before was not applied, or the replication has ended.
     """
     known = find_policy(connection, policy, lock=True)
-    if known.event_id is not None and known.event_id >= event_id:
-        return False
-    if known.phase is not Phase.FOLLOWING or known.event_id != event_id - 1:
+    new = [each for each in events if known.event_id is None or each.event_id > known.event_id]
+    if not new:
+        return []
+    if known.phase is not Phase.FOLLOWING or known.event_id != new[0].event_id - 1:
         raise InvalidInputError(
-            f"replication {policy!r} is at {known.phase}, event {known.event_id}: event {event_id} cannot "
-            "follow",
+            f"replication {policy!r} is at {known.phase}, event {known.event_id}: event {new[0].event_id} "
+            "cannot follow",
             policy=policy,
         )
-    values = {"event_id": event_id, "event_time": event_time, "updated_at": current_millis()}
+    last = new[-1]
+    values = {"event_id": last.event_id, "event_time": last.event_time, "updated_at": current_millis()}
     connection.execute(update(replications).where(_is(policy)).values(**values))
-    return True
+    return new
 
 
 def set_phase(connection: Connection, policy: str, phase: Phase, *, event_id: int | None = None) -> None:

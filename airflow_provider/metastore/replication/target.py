@@ -93,9 +93,7 @@ class TargetInDatabase:
         """See :meth:`ReplicationTarget.apply_events`."""
 
         def apply(connection: Connection) -> None:
-            for event in events:
-                if not move_position(connection, scope.policy, event.event_id, event.event_time):
-                    continue
+            for event in move_position(connection, scope.policy, events):
                 if event.event_type in _TXN_EVENTS:
                     txn_event(connection, scope.policy, event, scope)
                 else:

@@ -1,9 +1,32 @@
 // The notification logs: who follows them, who holds retention back, and which transactions are open.
 
-import { api, chip, duration, exact, grid, h, trouble, who } from "./dom.js";
+import { api, bytes, chip, duration, exact, grid, h, trouble, who } from "./dom.js";
 
 const CONSUMERS = [["Consumer", ""], ["Last event", "ts-right"], ["Behind", "ts-right"], ["Rate", "ts-right"], ["Silent for", "ts-right"], ["", ""]];
 const TXNS = [["Transaction", ""], ["Who", ""], ["Age", "ts-right"], ["Silent for", "ts-right"], ["Writes", ""]];
+
+const REPLICATIONS = [["Replication", ""], ["From", ""], ["Position", "ts-right"], ["Events behind", "ts-right"], ["Transactions", "ts-right"], ["Seconds", "ts-right"], ["Copied", "ts-right"], ["Left", "ts-right"], ["Replicator", ""], ["Last error", ""]];
+
+function replications(each) {
+  if (!each.replications.length && !each.replications_error) return null;
+  const rows = each.replications.map((one) => [
+    [h("b", {}, one.policy), " ", chip(one.phase === "following" ? "good" : "warn", one.phase)],
+    h("span", { title: one.source }, one.source),
+    exact(one.event_id),
+    exact(one.events),
+    exact(one.transactions),
+    one.seconds ? duration(one.seconds) : exact(one.seconds),
+    bytes(one.bytes_copied),
+    bytes(one.bytes_left),
+    one.replicator ?? "–",
+    one.last_error && h("span.ts-wrong", {}, one.last_error),
+  ]);
+  return [
+    h("h3", {}, "Replications into this metastore"),
+    each.replications_error && trouble(each.replications_error),
+    grid(REPLICATIONS, rows, "reading …"),
+  ];
+}
 
 export function log() {
   const body = h("div", {}, h("p.ts-muted.ts-empty", {}, "reading …"));
@@ -43,6 +66,7 @@ export function log() {
       title,
       each.error && trouble(each.error),
       h("p.ts-muted", {}, `The newest event is ${exact(it.head)}; new ones come at ${rate(each.metastore, it.head, now) ?? "…"}.`),
+      replications(each),
       h("h3", {}, "Consumers and replicas"),
       grid(CONSUMERS, consumers, "nobody follows this log"),
       h("h3", {}, "Open transactions"),

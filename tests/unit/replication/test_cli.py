@@ -38,8 +38,10 @@ def test_replicate_and_its_status(tmp_path: Path) -> None:
     assert lag["events"] > 0
     done = run("replicate", "--policy=dr", *urls, *where, "--follow=0.05", "--poll=0.01")
     assert done["transactions"] == 1
+    assert 0 < lag["bytes_left"] == done["bytes_copied"]
     [lag] = run("replication", "status", *urls)
     assert (lag["events"], lag["transactions"], lag["seconds"], lag["last_error"]) == (0, 0, 0.0, None)
+    assert lag["bytes_left"] == 0
     pair.check_equal()
 
 
