@@ -14,7 +14,9 @@ from airflow_provider.metastore import (
     ValidWriteIdList,
 )
 from airflow_provider.metastore.model import (
+    HUDI,
     NO_WRITE_ID,
+    PROVIDER,
     TableState,
     decode_partition,
     decode_table,
@@ -62,12 +64,12 @@ class TableData:
         source = Storage(self.policy.source_location(table.location), self.policy.source_options)
         target = Storage(table.location, self.policy.target_options)
         if not is_hudi_table(source):
-            if not is_hudi_table(target):
+            if table.parameters.get(PROVIDER, "").lower() != HUDI and not is_hudi_table(target):
                 self._bring_plain_table(table, source.root, seen)
             elif self._is_registered(source.root):
                 raise ReplicationError(
-                    f"table {table.full_name}: {source.root} is no Hudi table any more, and the source's "
-                    "metastore still has it; restore it, or drop it there",
+                    f"table {table.full_name}: {source.root} is no Hudi table, or no longer one, and the "
+                    "source's metastore has it; restore it, or drop it there",
                     table=table.full_name,
                 )
             return
