@@ -33,6 +33,7 @@ ALL = (
     "indexing",
     "imports",
     "metastore",
+    "replication",
     "page",
     "beside_hudi",
 )

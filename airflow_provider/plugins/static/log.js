@@ -5,12 +5,12 @@ import { api, bytes, chip, duration, exact, grid, h, trouble, who } from "./dom.
 const CONSUMERS = [["Consumer", ""], ["Last event", "ts-right"], ["Behind", "ts-right"], ["Rate", "ts-right"], ["Silent for", "ts-right"], ["", ""]];
 const TXNS = [["Transaction", ""], ["Who", ""], ["Age", "ts-right"], ["Silent for", "ts-right"], ["Writes", ""]];
 
-const REPLICATIONS = [["Replication", ""], ["From", ""], ["Position", "ts-right"], ["Events behind", "ts-right"], ["Transactions", "ts-right"], ["Seconds", "ts-right"], ["Copied", "ts-right"], ["Left", "ts-right"], ["Replicator", ""], ["Last error", ""]];
+const REPLICATIONS = [["Replication", ""], ["From", ""], ["Position", "ts-right"], ["Events behind", "ts-right"], ["Transactions", "ts-right"], ["Behind for", "ts-right"], ["Copied", "ts-right"], ["Left", "ts-right"], ["Replicator", ""], ["Last error", ""]];
 
 function replications(each) {
   if (!each.replications.length && !each.replications_error) return null;
   const rows = each.replications.map((one) => [
-    [h("b", {}, one.policy), " ", chip(one.phase === "following" ? "good" : "warn", one.phase)],
+    [h("b", {}, one.policy), " ", chip(one.phase === "following" ? "calm" : "warn", one.phase)],
     h("span", { title: one.source }, one.source),
     exact(one.event_id),
     exact(one.events),
