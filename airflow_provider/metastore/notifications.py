@@ -160,7 +160,9 @@ def register_consumer(
     return registered
 
 
-def advance_consumer(connection: Connection, name: str, event_id: int) -> LogConsumer:
+def advance_consumer(
+    connection: Connection, name: str, event_id: int, reads: tuple[int, int] | None = None
+) -> LogConsumer:
     """See :meth:`airflow_provider.metastore.api.Metastore.advance_consumer`."""
     _require_position(event_id, current_event_id(connection))
     known = _consumer(connection, name)
@@ -170,7 +172,11 @@ def advance_consumer(connection: Connection, name: str, event_id: int) -> LogCon
     connection.execute(
         update(consumers)
         .where(consumers.c.name == name, consumers.c.event_id <= event_id)
-        .values(event_id=event_id, updated_at=current_millis())
+        .values(
+            event_id=event_id,
+            updated_at=current_millis(),
+            **({} if reads is None else {"hits": reads[0], "misses": reads[1]}),
+        )
     )
     found = _consumer(connection, name)
     if found is None:
@@ -253,7 +259,16 @@ def _consumer(connection: Connection, name: str) -> LogConsumer | None:
 def _described(row: Row[Any]) -> LogConsumer:
     expiry = None if row.expiry_millis is None else row.expiry_millis / 1000
     silent = max(0.0, float(row.silent_millis) / 1000)
-    return LogConsumer(row.name, row.event_id, row.updated_at / 1000, expiry, bool(row.is_live), silent)
+    return LogConsumer(
+        name=row.name,
+        event_id=row.event_id,
+        updated_at=row.updated_at / 1000,
+        expiry_seconds=expiry,
+        is_live=bool(row.is_live),
+        silent_seconds=silent,
+        hits=row.hits,
+        misses=row.misses,
+    )
 
 
 def _require_kept(connection: Connection, after: int) -> None:

@@ -98,6 +98,7 @@ class TableTransaction:
         self._insertions: list[Insertion] = []
         self._instants: list[str] = []
         self._lost: MetastoreError | None = None
+        self._is_left = False
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
         self._txn_id: int | None = txn_id
@@ -136,6 +137,10 @@ class TableTransaction:
         self._metastore.record_write(self.txn_id, self._database, self._table, instant)
         self._instants.append(instant)
 
+    def leave_open(self) -> None:
+        """Leave the transaction as it is when the block ends without an error: another process ends it."""
+        self._is_left = True
+
     def check(self) -> None:
         """Raise when a heartbeat found that another process has ended the transaction.
 
@@ -166,6 +171,8 @@ class TableTransaction:
         self._ended.set()
         if self._heart is not None:
             self._heart.join()
+        if error is None and self._is_left:
+            return
         if error is None:
             self._succeed()
         elif self._joined is None:

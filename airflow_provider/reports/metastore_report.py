@@ -18,7 +18,8 @@ def report_consumers(metastore: AnyMetastore) -> list[dict[str, Any]]:
 
     :param metastore: a metastore of this package, or a server of one.
     :return: JSON-able: ``consumer``, ``event_id``, ``behind`` (events), ``silent_seconds``,
-        ``expiry_seconds``, ``live`` and ``holds_back_retention``.
+        ``expiry_seconds``, ``live`` and ``holds_back_retention``; of a replica also ``hits`` and ``misses``,
+        the reads that its memory and the database have answered, else None.
     """
     head, found = metastore.current_event_id(), metastore.consumers()
     slowest = min((each.event_id for each in found if each.is_live), default=head)
@@ -29,6 +30,8 @@ def report_consumers(metastore: AnyMetastore) -> list[dict[str, Any]]:
             "behind": max(0, head - each.event_id),
             "silent_seconds": round(each.silent_seconds, 1),
             "expiry_seconds": each.expiry_seconds,
+            "hits": each.hits,
+            "misses": each.misses,
             "live": each.is_live,
             "holds_back_retention": each.is_live and each.event_id == slowest < head,
         }

@@ -57,10 +57,15 @@ class NotificationApi:
             )
         )
 
-    def advance_consumer(self, name: str, event_id: int) -> LogConsumer:
-        """See :meth:`AnyMetastore.advance_consumer`."""
+    def advance_consumer(
+        self, name: str, event_id: int, *, reads: tuple[int, int] | None = None
+    ) -> LogConsumer:
+        """See :meth:`AnyMetastore.advance_consumer`.
+
+        :param reads: a replica's hits and misses.
+        """
         return self._engine.write(
-            lambda connection: notifications.advance_consumer(connection, name, event_id)
+            lambda connection: notifications.advance_consumer(connection, name, event_id, reads)
         )
 
     def restart_consumer(self, name: str, *, event_id: int | None = None) -> LogConsumer:

@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 _BATCH = 1_000
 _REPORT_INTERVAL = 1.0
+_READS_INTERVAL = 10.0  # people watch them, nobody waits for them
 _RETRY_INTERVAL = 1.0
 _MAX_GAP = 10_000
 
@@ -71,6 +72,7 @@ class CacheUpdater:
     :param poll_interval: seconds between two looks at the log.
     :param snapshot_lifetime: seconds for which :meth:`prewarm` uses one list of valid transactions.
     :param expiry_seconds: see :meth:`~airflow_provider.metastore.api.Metastore.register_consumer`.
+    :param reads: the replica's hits and misses until now.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class CacheUpdater:
         poll_interval: float,
         snapshot_lifetime: float,
         expiry_seconds: float,
+        reads: Callable[[], tuple[int, int]],
     ) -> None:
         if poll_interval <= 0 or expiry_seconds <= 2 * _REPORT_INTERVAL:
             raise InvalidInputError(
@@ -97,10 +100,12 @@ class CacheUpdater:
         self._poll_interval = poll_interval
         self._snapshot_lifetime = snapshot_lifetime
         self._expiry_seconds = expiry_seconds
+        self._reads = reads
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._stepping = threading.Lock()
         self._reported, self._reported_at = -1, 0.0
+        self._reported_reads = (0, 0)
         # The last transaction that was opened before the log was followed.
         self._last_unseen_txn = 0
         # The write ids of later transactions, by table id; None where only the database has them.
@@ -234,11 +239,15 @@ class CacheUpdater:
 
     def _report(self, *, even_if_early: bool = False) -> None:
         """Record the position of this replica in the log, which is also its heartbeat."""
-        at = self._state.event_id
-        pause = _REPORT_INTERVAL if at != self._reported else self._expiry_seconds / 4
+        at, reads = self._state.event_id, self._reads()
+        pause = self._expiry_seconds / 4
+        if reads != self._reported_reads:
+            pause = min(pause, _READS_INTERVAL)
+        if at != self._reported:
+            pause = _REPORT_INTERVAL
         if even_if_early or time.monotonic() - self._reported_at >= pause:
-            self._metastore.advance_consumer(self._replica, at)
-            self._reported, self._reported_at = at, time.monotonic()
+            self._metastore.advance_consumer(self._replica, at, reads=reads)
+            self._reported, self._reported_at, self._reported_reads = at, time.monotonic(), reads
 
     def _list_tables(self, database: str) -> list[str]:
         try:

@@ -192,6 +192,7 @@ class CachedStore:
             poll_interval=poll_interval,
             snapshot_lifetime=snapshot_lifetime,
             expiry_seconds=expiry_seconds,
+            reads=self._reads,
         )
 
     def __repr__(self) -> str:
@@ -342,6 +343,10 @@ class CachedStore:
                 tables.evicted,
                 self._state.event_id,
             )
+
+    def _reads(self) -> tuple[int, int]:
+        with self._lock:
+            return self._hits, self._misses.total()
 
     def close(self) -> None:
         """Stop following the log and close the database's connections.

@@ -42,7 +42,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-SCHEMA_REVISION = "0011"
+SCHEMA_REVISION = "0012"
 """The Alembic revision that this code reads and writes: the head of ``migrations``."""
 
 VERSION_TABLE = "metastore_schema_version"
@@ -312,6 +312,9 @@ consumers = Table(
     Column("updated_at", BigInteger, nullable=False),
     # Null for a consumer that retention waits for however long it is silent.
     Column("expiry_millis", BigInteger),
+    # Of a replica only, since it was opened.
+    Column("hits", BigInteger),
+    Column("misses", BigInteger),
 )
 
 replications = Table(  # the target's side; Hive has parameters of its databases, such as repl.last.id

@@ -72,6 +72,8 @@ class LogConsumer:
     :param expiry_seconds: the consumer counts as gone after so long without an advance; None for never.
     :param is_live: whether the consumer did not count as gone at the time of the look-up.
     :param silent_seconds: seconds from ``updated_at`` to the look-up, by the database's clock.
+    :param hits: of a replica: reads that its memory has answered since it was opened, as of its last report.
+    :param misses: of a replica: reads that the database has answered instead.
     """
 
     name: str
@@ -80,6 +82,8 @@ class LogConsumer:
     expiry_seconds: float | None = None
     is_live: bool = True
     silent_seconds: float = field(default=0.0, compare=False)
+    hits: int | None = field(default=None, compare=False)
+    misses: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

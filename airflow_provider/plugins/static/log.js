@@ -2,7 +2,7 @@
 
 import { api, bytes, chip, duration, exact, grid, h, trouble, who } from "./dom.js";
 
-const CONSUMERS = [["Consumer", ""], ["Last event", "ts-right"], ["Behind", "ts-right"], ["Rate", "ts-right"], ["Silent for", "ts-right"], ["", ""]];
+const CONSUMERS = [["Consumer", ""], ["Last event", "ts-right"], ["Behind", "ts-right"], ["Rate", "ts-right"], ["Silent for", "ts-right"], ["Reads from memory", "ts-right"], ["", ""]];
 const TXNS = [["Transaction", ""], ["Who", ""], ["Age", "ts-right"], ["Silent for", "ts-right"], ["Writes", ""]];
 
 const REPLICATIONS = [["Replication", ""], ["From", ""], ["Position", "ts-right"], ["Events behind", "ts-right"], ["Transactions", "ts-right"], ["Behind for", "ts-right"], ["Copied", "ts-right"], ["Left", "ts-right"], ["Replicator", ""], ["Last error", ""]];
@@ -28,6 +28,13 @@ function replications(each) {
   ];
 }
 
+// How much of what a replica was asked for its memory has answered, without the database.
+function reads(hits, misses) {
+  const all = hits + misses;
+  const title = `${exact(hits)} answered from memory, ${exact(misses)} by the database, since the replica was opened`;
+  return h("span", { title }, all ? `${((100 * hits) / all).toFixed(1)} % of ${exact(all)}` : "none yet");
+}
+
 export function log() {
   const body = h("div", {}, h("p.ts-muted.ts-empty", {}, "reading …"));
   const seen = new Map(); // where each consumer and each head was when this page first looked
@@ -48,6 +55,7 @@ export function log() {
       h(`span${one.behind && one.holds_back_retention ? ".ts-wrong" : ""}`, {}, exact(one.behind)),
       rate(`${each.metastore} ${one.consumer}`, one.event_id, now) ?? "…",
       duration(one.silent_seconds),
+      one.hits === null ? "–" : reads(one.hits, one.misses),
       [
         one.holds_back_retention && chip("warn", "holds retention back", "old events stay until it has read them"),
         !one.live && chip("bad", "gone", `no advance for more than ${duration(one.expiry_seconds)}`),

@@ -12,6 +12,7 @@ from airflow_provider.exceptions import InvalidInputError, MetastoreError, NoSuc
 from airflow_provider.metastore import Column, Metastore, PartitionSpec, open_metastore
 from airflow_provider.metastore.cache.cached_store import CachedStore, MissReason, open_cached_store
 from airflow_provider.metastore.model.reader import ReaderSession
+from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 from airflow_provider.metastore.transactions import transactions
 from tests.unit.metastore.cached import change, missed, now
 
@@ -372,6 +373,19 @@ class TestLife:
         metastore.alter_table("lake", "logs", location="/new")
         assert [read(), read()] == [("/new", 2)] * 2
         store.close()
+
+    def test_people_see_what_it_has_answered(self, metastore: Metastore, r1: CachedStore, url: str) -> None:
+        r1.get_table("lake", "flights", **now(metastore))
+        r1.get_partitions("lake", "flights", **now(metastore))
+        r1.get_table("lake", "flights")  # managed, and without write ids
+        r1.catch_up(timeout=20)
+        [told] = metastore.consumers()
+        assert (told.hits, told.misses) == (2, 1)
+        with served(ServiceOptions(url, port=0), housekeeping=False) as server:
+            client = open_metastore(f"thrift://127.0.0.1:{server.port}")
+            [told] = client.consumers()
+            client.close()
+        assert (told.hits, told.misses) == (2, 1)
 
     def test_a_replica_that_comes_back_begins_at_the_logs_end(
         self, metastore: Metastore, replica: Callable[..., CachedStore]

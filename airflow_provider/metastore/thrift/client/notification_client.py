@@ -170,4 +170,6 @@ def _consumer(struct: Any) -> LogConsumer:
         struct.expirySeconds,
         struct.isLive,
         struct.silentSeconds,
+        struct.hits,
+        struct.misses,
     )

@@ -455,6 +455,8 @@ struct LogConsumer {
   4: optional double expirySeconds
   5: required bool isLive
   6: required double silentSeconds
+  7: optional i64 hits                             // of a replica, as of its last report
+  8: optional i64 misses
 }
 
 struct RegisterLogConsumerRequest {

@@ -216,6 +216,8 @@ def _struct(consumer: LogConsumer) -> Any:
         expirySeconds=consumer.expiry_seconds,
         isLive=consumer.is_live,
         silentSeconds=consumer.silent_seconds,
+        hits=consumer.hits,
+        misses=consumer.misses,
     )
 
 
