@@ -24,12 +24,14 @@ class Measurement:
     :param name: such as ``commits``.
     :param value: how many more, how long, or how much.
     :param tags: what it is about; ``table`` is the table's location.
+    :param at: seconds since the epoch, when it was measured; a timer ended then.
     """
 
     kind: Literal["counter", "timer", "gauge"]
     name: str
     value: float
     tags: Mapping[str, str] = field(default_factory=dict)
+    at: float = field(default_factory=time.time, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The measurement as JSON-able dict; ``Measurement(**it)`` is the same again."""

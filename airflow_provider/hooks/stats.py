@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from airflow_provider import metrics
 from airflow_provider.concurrency import pending_instants
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
+from airflow_provider.hooks.traces import told_to_trace
 from airflow_provider.managed import ResolvedTable
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.metrics import Measurement
@@ -67,19 +69,23 @@ def consumer_lags(metastore: AnyMetastore) -> None:
 
 @contextmanager
 def task_stats(task: Any) -> Iterator[None]:
-    """Emit a task's measurements, and the state of its table at the end.
+    """Emit a task's measurements, as metrics and in its trace, and the state of its table at the end.
 
     :param task: an operator or sensor; its table is the one in its argument ``table``, if it has one.
     """
-    if not is_on():
-        yield
-        return
+    listeners = [each for each in (emit if is_on() else None, told_to_trace()) if each is not None]
     own = _OwnTable(task)
+
+    def tell(measured: Measurement) -> None:
+        for listener in listeners:
+            listener(own.named(measured))
+
     try:
-        with metrics.listening(lambda measured: emit(own.named(measured))):
+        with metrics.listening(tell) if listeners else nullcontext():
             yield
     finally:
-        own.tell_state()
+        if is_on():
+            own.tell_state()
 
 
 class _OwnTable:
@@ -105,7 +111,7 @@ class _OwnTable:
         if self._resolved is None or measured.tags.get("table") != self._resolved.location:
             return measured
         tags = {**measured.tags, "table": self._resolved.given}
-        return Measurement(measured.kind, measured.name, measured.value, tags)
+        return replace(measured, tags=tags)
 
     def tell_state(self) -> None:
         if self._resolved is None:

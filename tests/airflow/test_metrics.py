@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 
 import pyarrow as pa
@@ -9,7 +10,11 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
+from opentelemetry import trace
 from opentelemetry.metrics import get_meter_provider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from airflow_provider.hooks.stats import task_stats
 from airflow_provider.ingestion import ingest_arrow
@@ -79,6 +84,33 @@ def test_what_a_job_in_another_process_measured_comes_with_its_answer(statsd, lo
     with task_stats(CleanOperator(task_id="job", table="lake.flights")):
         result_of_answer({**success({}), "measured": [measured]})
     assert statsd.total("rows", **ABOUT) == 7
+
+
+@pytest.fixture(scope="module")
+def spans():
+    """What a tracer of this process exports; a process has one provider."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return exporter
+
+
+def test_timers_are_spans_of_the_tasks_trace(spans, loaded):
+    hour_ago = time.time() - 3600
+    elsewhere = {"kind": "timer", "name": "lock_wait", "value": 2.0, "tags": {}, "at": hour_ago}
+    with trace.get_tracer("airflow").start_as_current_span("worker.clean"):
+        task = CleanOperator(task_id="clean", table="lake.flights", retained=1)
+        task.execute({})
+        with task_stats(task):
+            result_of_answer({**success({}), "measured": [elsewhere]})
+    *inner, outer = spans.get_finished_spans()
+    by_name = {span.name: span for span in inner}
+    assert {span.parent.span_id for span in inner} == {outer.context.span_id}
+    publish, waited = by_name["table_services.publish"], by_name["table_services.lock_wait"]
+    assert publish.attributes["table_services.table"] == "lake.flights"
+    assert outer.start_time <= publish.start_time <= publish.end_time <= outer.end_time
+    assert (waited.end_time - waited.start_time, waited.end_time) == (2 * 10**9, int(hour_ago * 1e9))
+    assert "table_services.commits" in [event.name for event in outer.events]
 
 
 def test_a_sensor_tells_how_far_consumers_are(statsd, metastore):
