@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
+from pydantic import ByteSize, TypeAdapter, ValidationError
+
 from airflow_provider.exceptions import InvalidInputError
+
+_SIZE = TypeAdapter(ByteSize)
 
 
 def seconds(given: timedelta | float | str | None, name: str) -> float | None:
@@ -71,25 +74,19 @@ def one_of(given: str, name: str, known: Collection[str]) -> str:
 def byte_size(given: int | str | None, name: str) -> int | None:
     """A number of bytes.
 
-    :param given: a whole number, or a text such as ``100 MB`` (of 1000 x 1000 bytes) or ``64MiB`` (of
-        1024 x 1024 bytes); None or its text for none.
+    :param given: a whole number, or a text such as ``100 MB`` (of 1000 x 1000 bytes), ``1.5 GB`` or ``64MiB``
+        (of 1024 x 1024 bytes), as :class:`pydantic.ByteSize` reads it; None or its text for none.
     :param name: the argument's name, for the error.
     :raises InvalidInputError: when it is neither.
     """
     if given is None or given == "None":
         return None
-    found = None if isinstance(given, bool) else _SIZE.fullmatch(str(given).strip())
-    if found is None:
+    try:
+        return int(_SIZE.validate_python(str(given)))
+    except ValidationError:
         raise InvalidInputError(
             f"{name} must be a whole number of bytes, or a text such as '100 MB' or '64 MiB', not {given!r}"
-        )
-    number, prefix, binary = found.groups()
-    unit = 1024 if binary else 1000
-    size: int = int(number) * unit ** ("kmgt".index(prefix.lower()) + 1 if prefix else 0)
-    return size
-
-
-_SIZE = re.compile(r"([0-9]+)\s*(?:([kmgt])(i)?)?b?", re.IGNORECASE)
+        ) from None
 
 
 def check_plan_named(instant: str | None) -> None:
