@@ -334,7 +334,7 @@ class IndexCatchUpTimeoutError(TableServiceError):
 
 
 class SparkUnavailableError(TableServiceError):
-    """Raised when a Spark Connect server is not reached in time; nothing was begun."""
+    """Raised when a Spark Connect server is not reached in time, before or during a job."""
 
     retryable = True
 

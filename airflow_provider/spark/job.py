@@ -198,7 +198,7 @@ def _ingest(job: IngestJob, parent: Parent) -> dict[str, Any]:
 
 @contextmanager
 def _session(job: AnyJob) -> Iterator[SparkSession]:
-    from airflow_provider.spark.session import job_session
+    from airflow_provider.spark.session import job_session, told_when_lost
 
     began = time.monotonic()
     forget_old_logs()
@@ -210,7 +210,8 @@ def _session(job: AnyJob) -> Iterator[SparkSession]:
     )
     log.info("Spark %s is there after %.1f s", spark.version, time.monotonic() - began)
     try:
-        yield spark
+        with told_when_lost(spark):
+            yield spark
     finally:
         # The connection's owner owns a session that was given by its id, and other jobs use it too.
         if "session_id=" not in os.environ.get("SPARK_REMOTE", ""):

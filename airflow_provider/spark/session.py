@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import socket
@@ -41,6 +42,8 @@ _LOCAL_CONF: Mapping[str, str] = {
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_FILES = "table-services-spark-"
 _KEPT_SECONDS = 7 * 24 * 3600
+
+_LONGEST_PAUSE_SECONDS = 2.0
 
 _USUAL_PARALLELISM = 8  # for a Spark Connect server that does not report it
 
@@ -110,7 +113,9 @@ def _session(
 
     if remote := os.environ.get("SPARK_REMOTE"):
         wait_for_server(remote, connect_timeout)
-        return SparkSession.builder.getOrCreate()
+        spark = SparkSession.builder.getOrCreate()
+        _give_up_after(spark, connect_timeout)
+        return spark
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit sets it for the Python that it starts
         return SparkSession.builder.appName(app_name).getOrCreate()
     return local_session(app_name, conf.get("spark.master", "local[*]"), conf, log_file=log_file)
@@ -144,6 +149,52 @@ def wait_for_server(remote: str, timeout: float) -> None:
                 "connection",
                 server=builder.endpoint,
             ) from None
+
+
+def _give_up_after(spark: SparkSession, seconds: float) -> None:
+    """Bound the time for which a request to a Spark Connect server that is gone is tried again.
+
+    PySpark would try each request for ten minutes, without a message.
+    """
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    tries = math.ceil(seconds / _LONGEST_PAUSE_SECONDS)
+    pause = int(_LONGEST_PAUSE_SECONDS * 1000)
+    policy = DefaultPolicy(max_retries=tries, initial_backoff=pause, max_backoff=pause, jitter=0)
+    spark.client.set_retry_policies([policy])
+
+
+@contextmanager
+def told_when_lost(spark: SparkSession) -> Iterator[None]:
+    """Around the work with a session: say that its server is gone, in place of gRPC's own error.
+
+    :param spark: the session; a Spark Connect server that is gone is not asked to end it.
+    :raises SparkUnavailableError: when the Spark Connect server of the session does not answer any more.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not _is_unavailable(error):
+            raise
+        spark.client.set_retry_policies([])
+        remote = os.environ.get("SPARK_REMOTE", "").partition(";")[0]
+        raise SparkUnavailableError(
+            f"the Spark Connect server {remote} does not answer any more; what this job has written is "
+            "undone. Look why it ended (its own log, its memory), then try again",
+            server=remote,
+        ) from error
+
+
+def _is_unavailable(error: BaseException | None) -> bool:
+    if "SPARK_REMOTE" not in os.environ:
+        return False
+    import grpc
+
+    while error is not None:
+        if isinstance(error, grpc.RpcError) and error.code() == grpc.StatusCode.UNAVAILABLE:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _why_not_reached(endpoint: str) -> str:

@@ -13,8 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from airflow_provider.concurrency import pending_instants
 from airflow_provider.exceptions import SparkUnavailableError, from_dict
 from airflow_provider.table import HudiTable
+from dags_examples.demo.spark_server import spark_connect_server
 from tests.spark.test_job import PARENT, SCHEMA, _eventually, command, source_of, specification, told
 
 
@@ -84,3 +86,30 @@ def test_a_job_that_waits_for_it_leaves_nothing(
     finally:
         parent.kill()
         parent.communicate()
+
+
+def test_one_that_dies_during_the_job_is_told_too(table: HudiTable, tmp_path: Path) -> None:
+    with spark_connect_server(tmp_path / "server.log", cores=1) as port:
+        [server] = [
+            each for each in psutil.Process().children() if "SparkConnectServer" in " ".join(each.cmdline())
+        ]
+        server_url = f"sc://127.0.0.1:{port}"
+        running = subprocess.Popen(
+            job(table, tmp_path, 4.0),
+            env=os.environ | {"SPARK_REMOTE": server_url},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        _eventually(lambda: _has_begun(table))()
+        server.kill()
+        said, _ = running.communicate(timeout=240)
+    error = from_dict(told(said)["error"])
+    assert isinstance(error, SparkUnavailableError)
+    assert error.retryable
+    assert f"server {server_url} does not answer any more" in str(error)
+    assert pending_instants(table) == []
+    assert list(Path(table.location).rglob("*.parquet")) == []
+
+
+def _has_begun(table: HudiTable) -> None:
+    assert pending_instants(table)
