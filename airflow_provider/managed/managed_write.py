@@ -116,6 +116,35 @@ class ManagedWrite:
         self.follow_schema(result)
         return result
 
+    def leave(self, start: Callable[[TransactionIds], None]) -> None:
+        """Start a write that goes on without this process, which :meth:`end` ends later.
+
+        The transaction stays open; who waits for the write keeps it alive by heartbeats.
+
+        :param start: starts the write with these ids and returns. When it raises, nothing of it is running.
+        :raises EnclosingTransactionError: see :meth:`run`.
+        :raises MetastoreUnavailableError: when the metastore cannot be reached.
+        :raises TableServiceError: any error of ``start``; the transaction is aborted then.
+        """
+        with self.enclosing_transaction(), self._transaction() as transaction:
+            start(self._ids(transaction))
+            if transaction:
+                transaction.leave_open()
+
+    def end(self) -> dict[str, Any] | None:
+        """End a write that :meth:`leave` started, once nothing of it is running any more.
+
+        :return: its result, as :meth:`run` returns it; None when it left no commit, and its transaction is
+            aborted.
+        :raises EnclosingTransactionError: see :meth:`run`.
+        :raises TableError: when what it left cannot be rolled back.
+        """
+        with self.enclosing_transaction():
+            result = self.end_earlier_try()
+        if result is not None:
+            self.follow_schema(result)
+        return result
+
     @contextmanager
     def enclosing_transaction(self) -> Iterator[None]:
         """Make sure that a joined transaction is open before and after the write.
@@ -153,10 +182,7 @@ class ManagedWrite:
         """Write one commit in one transaction, without a look at earlier tries; see :meth:`run`."""
         interruption: BaseException | None = None
         with self._transaction() as transaction:
-            ids = TransactionIds()
-            if transaction:
-                ids = TransactionIds(transaction.txn_id, transaction.write_id)
-                self.operation.remember(txn_id=ids.txn_id, write_id=ids.write_id)
+            ids = self._ids(transaction)
             try:
                 result = write(ids)
             except BaseException as error:
@@ -185,7 +211,7 @@ class ManagedWrite:
         commit = self._settle("its operation is tried again", self.wait_for)
         if commit is None:
             self._abort_earlier()
-            log.info("an earlier try left no commit; the write runs again")
+            log.info("an earlier try left no commit")
             return None
         result = self.earlier_result(commit)
         txn_id, write_id = (
@@ -219,6 +245,13 @@ class ManagedWrite:
             log.warning("the metastore was not told the columns of %s: %s", self.resolved.given, error)
 
     # --- its parts ------------------------------------------------------------------------
+
+    def _ids(self, transaction: TableTransaction | None) -> TransactionIds:
+        """The ids of a transaction, which the next try remembers."""
+        if transaction is None:
+            return TransactionIds()
+        self.operation.remember(txn_id=transaction.txn_id, write_id=transaction.write_id)
+        return TransactionIds(transaction.txn_id, transaction.write_id)
 
     def _settle(
         self, reason: str, wait_for: Callable[[PendingInstant], bool] | None = None

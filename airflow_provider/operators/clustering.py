@@ -7,10 +7,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import conf
+
 from airflow_provider.concurrency import rollback_dead_writers
 from airflow_provider.concurrency.plans import MAX_FAILURES
+from airflow_provider.exceptions import from_dict
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
+from airflow_provider.jobs import SPARK
 from airflow_provider.operators._base import (
     SparkOperator,
     TableOperator,
@@ -200,6 +204,8 @@ class RunClusteringOperator(SparkOperator):
         session's cores when None.
     :param heartbeat_interval: seconds between two heartbeats of the job.
     :param tolerable_misses: number of heartbeats that may be missing before others roll the job back.
+    :param deferrable: whether the task waits for its job in the triggerer, without a worker slot, where the
+        job's driver runs on a cluster. Airflow's ``[operators] default_deferrable`` by default.
     """
 
     template_fields: Sequence[str] = (*SparkOperator.template_fields, "instant")
@@ -212,9 +218,11 @@ class RunClusteringOperator(SparkOperator):
         parallel_groups: int | None = None,
         heartbeat_interval: float | None = None,
         tolerable_misses: int | None = None,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.deferrable = deferrable
         check_plan_named(instant)
         self.instant = instant
         self.parallel_groups = parallel_groups
@@ -229,6 +237,20 @@ class RunClusteringOperator(SparkOperator):
         :raises WriteConflictError: when another process executes the plan, or every group was hit.
         :raises JobFailedError: when the job ended without an answer, or was killed.
         """
+        return self._cluster(context)
+
+    @fail_unless_retryable
+    def execute_after_job(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Continue after the trigger: the job that the task left on a cluster is over.
+
+        :raises TableServiceError: the job's error, in its original type; also see :meth:`execute`.
+        """
+        if event["status"] == "error":
+            raise from_dict(event["error"])
+        self._end_of_job = event
+        return self._cluster(context)
+
+    def _cluster(self, context: Context) -> dict[str, Any]:
         hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
         resolved = hook.resolve(self.table)
         table = HudiTable.open(resolved.location, hook.storage_options())
@@ -251,6 +273,8 @@ class RunClusteringOperator(SparkOperator):
                 parallel_groups=self.parallel_groups,
             ),
         )
+        if operation.recall("left_job") is not None:
+            return self._result(self._end_left_job(table, operation, job))
         if operation.is_retry:
             wait_for = self._still_writing if operation.recall("waits_for_writer") else None
             operation.settle(table, "its task is tried again", wait_for=wait_for)
@@ -275,6 +299,9 @@ class RunClusteringOperator(SparkOperator):
         groups = pending_plan(table, job.instant or "").groups
         engine = self._choose(lambda: [group.size for group in groups], "clustering groups")
         running = self._spark_job(operation, engine)
+        if self.deferrable and engine == SPARK and running.can_be_left:
+            self._leave(running, job, table, operation)
+            return self._end_left_job(table, operation, job)
         try:
             return self._run(running, replace(job, engine=engine), table.storage)
         except BaseException as error:
@@ -284,6 +311,13 @@ class RunClusteringOperator(SparkOperator):
             # The job was done and only its answer was lost: the timeline is the truth.
             self.log.warning("instant %s had committed when the job ended: %s", commit.instant, error)
             return result_of(job, table, commit.instant, already_committed=True)
+
+    def _end_left_job(self, table: HudiTable, operation: TaskOperation, job: ClusteringJob) -> dict[str, Any]:
+        failure = self._left_job(table, operation, txn_id=None)
+        operation.settle(table, "its job is over")
+        if (done := earlier_clustering(job, table)) is None:
+            raise failure
+        return done
 
     def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
         self.log.info(

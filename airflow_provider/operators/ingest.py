@@ -25,7 +25,7 @@ from airflow_provider.ingestion.files import choose_engine_for
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.one_commit import check_operation
 from airflow_provider.ingestion.result import earlier_result
-from airflow_provider.jobs import Choice
+from airflow_provider.jobs import SPARK, Choice
 from airflow_provider.managed import ManagedWrite, ResolvedTable, TransactionIds
 from airflow_provider.operators._base import (
     SparkOperator,
@@ -138,9 +138,10 @@ class IngestOperator(SparkOperator):
         task, so that it starts DAGs that have it as schedule. Its event has instant, completion time, rows
         and event id as ``extra``. A write in a transaction of another task has no such outlet, because its
         rows are not visible yet; nor has a table whose name is a template.
-    :param deferrable: whether the task, before its job starts, waits for its turn in the triggerer, without a
-        worker slot: for live writers of higher priority, for the holder of the table lock, and for a job that
-        an earlier try left running. Airflow's ``[operators] default_deferrable`` by default.
+    :param deferrable: whether the task waits in the triggerer, without a worker slot: before its job starts,
+        for its turn (live writers of higher priority, the holder of the table lock, a job that an earlier
+        try left running), and then for the job itself, where its driver runs on a cluster. Airflow's
+        ``[operators] default_deferrable`` by default.
     """
 
     template_fields: Sequence[str] = (
@@ -245,6 +246,17 @@ class IngestOperator(SparkOperator):
         self._comes_back = True
         return self._write(context)
 
+    @fail_unless_retryable
+    def execute_after_job(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Continue after the trigger: the job that the task left on a cluster is over.
+
+        :raises TableServiceError: the job's error, in its original type; also see :meth:`execute`.
+        """
+        if event["status"] == "error":
+            raise from_dict(event["error"])
+        self._end_of_job = event
+        return self._write(context)
+
     def _write(self, context: Context) -> dict[str, Any]:
         one_of(self.missing_source, "missing_source", ("fail", "retry", "skip"))
         one_of(self.on_empty, "on_empty", ("fail", "skip"))
@@ -283,7 +295,7 @@ class IngestOperator(SparkOperator):
             **self._spark_settings(),
         )
         check_operation(job, table, resolved)
-        if self.deferrable:
+        if self.deferrable and operation.recall("left_job") is None:
             lock = self._lock(table, options)
             job = wait_for_turn(self, table, lock, operation, job, comes_back=self._comes_back)
         self._lineage = {"sources": job.source.paths, "table": self.table, "location": resolved.location}
@@ -375,6 +387,8 @@ class IngestOperator(SparkOperator):
         )
 
     def _ingest(self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob) -> dict[str, Any]:
+        if operation.recall("left_job") is not None:
+            return self._end_left_job(managed, operation)
         choice = cache(lambda: self._engine(job))
         first = cache(lambda: self._spark_job(operation, choice().engine))
 
@@ -388,7 +402,27 @@ class IngestOperator(SparkOperator):
                 self.log.info("engine spark: %s", error.details.get("reason", error))
             return self._run(self._spark_job(operation), begun, storage)
 
-        return managed.run(write, prepare=first)
+        if not self.deferrable or choice().engine != SPARK or not first().can_be_left:
+            return managed.run(write, prepare=first)
+        if operation.is_retry and (earlier := managed.end()) is not None:
+            return earlier
+        managed.recover()
+        managed.leave(
+            lambda ids: self._leave(
+                first(), job.in_transaction(ids.txn_id, ids.write_id), managed.table, operation
+            )
+        )
+        return self._end_left_job(managed, operation)
+
+    def _end_left_job(self, managed: ManagedWrite, operation: TaskOperation) -> dict[str, Any]:
+        txn_id = operation.recall("txn_id") if managed.joined_txn is None else None
+        failure = self._left_job(managed.table, operation, txn_id=txn_id)
+        # Nothing of the job runs any more, even if its last heartbeat is fresh.
+        managed.wait_for = None
+        result = managed.end()
+        if result is None:
+            raise failure
+        return result
 
     def _engine(self, job: IngestJob) -> Choice:
         engine, limit = self._engine_wanted()

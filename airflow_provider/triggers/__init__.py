@@ -5,6 +5,7 @@ from airflow_provider.triggers.notification_event import NotificationLogEventTri
 from airflow_provider.triggers.notification_log import NotificationLogCatchupTrigger
 from airflow_provider.triggers.prior_commits import PriorCommitsFenceTrigger
 from airflow_provider.triggers.replication import NewEventsTrigger, ReplicationLagTrigger
+from airflow_provider.triggers.spark_job import SparkJobTrigger
 from airflow_provider.triggers.table_turn import TableTurnTrigger
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "NotificationLogEventTrigger",
     "PriorCommitsFenceTrigger",
     "ReplicationLagTrigger",
+    "SparkJobTrigger",
     "TableTurnTrigger",
 ]

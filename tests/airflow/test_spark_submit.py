@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider.exceptions import InvalidConnectionError
 from airflow_provider.metastore import TxnState
 from airflow_provider.operators._base.spark_job import SubmittedSparkJob
+from airflow_provider.table.storage import Storage
 from tests.airflow.flights import ingest, rows_of
 from tests.packaging.uv import uv
 
@@ -48,7 +49,8 @@ def test_a_driver_on_the_cluster_gets_the_job_shipped(connect, tmp_path):
     connect("spark", conn_type="spark", host="yarn", extra=json.dumps({"deploy-mode": "cluster"}))
     options = {"executor_memory": "2g", "files": "/etc/hosts", "py_files": "/srv/more.zip", "name": "load"}
     job = SubmittedSparkJob(logging.getLogger(), conn_id="spark", conf={"spark.x": "1"}, options=options)
-    command = job._submit_hook(tmp_path / "0815.json")._build_spark_submit_command("job.py")
+    hook = job._submit_hook(tmp_path / "0815.json", Storage(str(tmp_path)), {})
+    command = hook._build_spark_submit_command("job.py")
     arguments = dict(zip(command[1:-2:2], command[2:-2:2], strict=True))
     assert arguments == {
         "--master": "yarn",

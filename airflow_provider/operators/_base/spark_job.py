@@ -24,8 +24,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_provider.exceptions import InvalidConnectionError, JobFailedError
+from airflow_provider.hooks.spark_cluster import StandaloneCluster, spark_cluster
 from airflow_provider.operators._base.engine_archive import write_engine_archive
-from airflow_provider.spark.job_answer import RESULT_PREFIX, read_answer, result_of_answer
+from airflow_provider.spark.job_answer import JOBS_FOLDER, RESULT_PREFIX, read_answer, result_of_answer
 from airflow_provider.spark.session import spark_log_file
 from airflow_provider.table.storage import Storage
 
@@ -37,6 +38,8 @@ _TAIL_LINES = 60
 _SECONDS_TO_TERMINATE = 2.0
 # The wait for a process that the system does not end takes no longer than this.
 _SECONDS_TO_END = 30
+# A job's engine, its entry and its description, in a folder that all machines of a cluster see.
+_SHIPPED = ("jar", "py", "specification.json")
 _JOB_FILE = Path(__file__).parents[2] / "spark" / "job.py"
 
 
@@ -114,6 +117,21 @@ class SparkJob(abc.ABC):
         self._killed = threading.Event()
 
     @property
+    def can_be_left(self) -> bool:
+        """Whether :meth:`leave` is possible: the job needs no process on this worker while it runs."""
+        return False
+
+    def leave(self, job: Job, storage: Storage) -> str:
+        """Start the job and leave it to the cluster.
+
+        :param job: the job as data.
+        :param storage: the table's storage, where the job also leaves its answer.
+        :return: the id that the cluster's manager gave to its driver.
+        :raises JobFailedError: when it was killed before it was submitted, or was not accepted.
+        """
+        raise NotImplementedError
+
+    @property
     def is_killed(self) -> bool:
         """Whether :meth:`kill` was called."""
         return self._killed.is_set()
@@ -132,7 +150,7 @@ class SparkJob(abc.ABC):
             specification = Path(folder) / f"{job.job_id}.json"
             # Only its owner may read the folder, because storage options may contain secrets.
             specification.write_text(job.to_json())
-            end = self._run(specification)
+            end = self._run(specification, storage)
         answer = self._answer or read_answer(storage, job.job_id)
         if answer is None and self.is_killed:
             raise JobFailedError(f"job {job.job_id} was killed with its task", job_id=job.job_id)
@@ -151,7 +169,7 @@ class SparkJob(abc.ABC):
         self._kill()
 
     @abc.abstractmethod
-    def _run(self, specification: Path) -> str:
+    def _run(self, specification: Path, storage: Storage) -> str:
         """Run to the end, successful or not; returns a description of the end for people."""
 
     @abc.abstractmethod
@@ -185,7 +203,7 @@ class ChildSparkJob(SparkJob):
         self._if_killed = if_killed
         self._process: subprocess.Popen[str] | None = None
 
-    def _run(self, specification: Path) -> str:
+    def _run(self, specification: Path, storage: Storage) -> str:
         # A task's standard input is its channel to Airflow, so the job must not have it.
         with subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
             [sys.executable, "-m", "airflow_provider.spark.job", str(specification)],
@@ -249,17 +267,47 @@ class SubmittedSparkJob(SparkJob):
         connection = BaseHook.get_connection(conn_id)
         deploy_mode = options.get("deploy_mode") or connection.extra_dejson.get("deploy-mode")
         self._on_cluster = deploy_mode == "cluster"
+        self._cluster = spark_cluster(connection) if self._on_cluster else None
         self._conn_id = conn_id
         self._conf = {**_python_conf(connection.host or "", self._on_cluster), **conf}
         self._options = dict(options)
         self._hook: _ListeningSubmitHook | None = None
 
-    def _run(self, specification: Path) -> str:
-        hook = self._hook = self._submit_hook(specification)
+    @property
+    def can_be_left(self) -> bool:
+        """See :meth:`SparkJob.can_be_left`."""
+        return self._cluster is not None
+
+    def leave(self, job: Job, storage: Storage) -> str:
+        """See :meth:`SparkJob.leave`."""
+        if self._cluster is None:
+            raise RuntimeError("the driver of this job needs its worker")
+        with tempfile.TemporaryDirectory(prefix="table-services-") as folder:
+            specification = Path(folder) / f"{job.job_id}.json"
+            specification.write_text(job.to_json())
+            end = self._run(specification, storage, is_left=True)
+        hook = self._hook
+        submission = None if hook is None else hook._driver_id or hook._yarn_application_id
+        if submission is None or self.is_killed:
+            self.kill()
+            delete_shipped(storage, job.job_id)
+            tail = "\n".join(self._tail)
+            raise JobFailedError(
+                f"job {job.job_id} was not accepted by the cluster ({end}); the end of spark-submit's log:\n"
+                f"{tail}",
+                job_id=job.job_id,
+            )
+        return submission
+
+    def _run(self, specification: Path, storage: Storage, *, is_left: bool = False) -> str:
+        conf: Mapping[str, str] = {}
+        if self._cluster is not None:
+            conf = self._cluster.submitting if is_left else self._cluster.following
+        hook = self._hook = self._submit_hook(specification, storage, conf)
         if self.is_killed:
             return "killed before it was submitted"
         try:
-            hook.submit(str(_JOB_FILE), start_new_session=True, stdin=subprocess.DEVNULL)
+            hook.submit(hook.application, start_new_session=True, stdin=subprocess.DEVNULL)
         except FileNotFoundError as error:
             raise InvalidConnectionError(
                 f"connection {self._conn_id!r}: the program {error.filename!r} is not on this worker's PATH; "
@@ -272,9 +320,15 @@ class SubmittedSparkJob(SparkJob):
             if hook._submit_sp is not None:
                 hook._submit_sp.stdout.close()  # the hook leaves it open
             _end_session(hook._submit_sp)
+            if not is_left:
+                delete_shipped(storage, specification.stem)
         return "spark-submit ended with success"
 
-    def _submit_hook(self, specification: Path) -> _ListeningSubmitHook:
+    def _submit_hook(
+        self, specification: Path, storage: Storage, conf: Mapping[str, str]
+    ) -> _ListeningSubmitHook:
+        if isinstance(self._cluster, StandaloneCluster):
+            return self._hook_of_standalone(specification, storage, conf)
         archive = str(write_engine_archive(specification.parent))
         py_files = ",".join(filter(None, [archive, self._options.get("py_files")]))
         shipped = [str(specification)] if self._on_cluster else []
@@ -282,11 +336,40 @@ class SubmittedSparkJob(SparkJob):
         return _ListeningSubmitHook(
             self,
             conn_id=self._conn_id,
-            conf=self._conf,
+            conf={**self._conf, **conf},
             # A driver on the cluster finds shipped files in its working folder.
             application_args=[specification.name if self._on_cluster else str(specification)],
             **{"name": "table-services", **self._options, "py_files": py_files, "files": files or None},
         )
+
+    def _hook_of_standalone(
+        self, specification: Path, storage: Storage, conf: Mapping[str, str]
+    ) -> _ListeningSubmitHook:
+        """Spark's own manager runs a driver in Java only; so the driver is a spark-submit of its own.
+
+        Spark's documentation of its REST interface shows this way for Python. The manager ships one archive,
+        which has to be called a jar; the driver finds the other files in the table's folder, which each
+        machine of the cluster sees.
+        """
+        folder = shared_folder(storage, self._conn_id)
+        archive = write_engine_archive(specification.parent)
+        shipped = {name: str(folder / f"{specification.stem}.{name}") for name in _SHIPPED}
+        for source, target in zip((archive, _JOB_FILE, specification), shipped.values(), strict=True):
+            put_for_owner(source, Path(target))
+        hook = _ListeningSubmitHook(
+            self,
+            application=shipped["jar"],
+            conn_id=self._conn_id,
+            conf={**self._conf, **conf},
+            java_class="org.apache.spark.deploy.SparkSubmit",
+            **{"name": "table-services", **self._options, "deploy_mode": "cluster"},
+        )
+        py_files = ",".join(filter(None, [shipped["jar"], self._options.get("py_files")]))
+        hook._application_args = [
+            *("--master", hook._connection["master"], "--deploy-mode", "client"),
+            *("--py-files", py_files, shipped["py"], shipped["specification.json"]),
+        ]
+        return hook
 
     def _kill(self) -> None:
         if self._hook is not None:
@@ -297,12 +380,42 @@ class SubmittedSparkJob(SparkJob):
 
 
 class _ListeningSubmitHook(SparkSubmitHook):
-    def __init__(self, job: SubmittedSparkJob, **kwargs: Any) -> None:
+    def __init__(self, job: SubmittedSparkJob, application: str = str(_JOB_FILE), **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.application = application
         self._job = job
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         super()._process_spark_submit_log(self._job._listen(itr))
+
+
+def shared_folder(storage: Storage, conn_id: str) -> Path:
+    """The table's folder for jobs, on a file system that a cluster's machines see.
+
+    :raises InvalidConnectionError: when the table is elsewhere.
+    """
+    if "://" in storage.root:
+        raise InvalidConnectionError(
+            f"connection {conn_id!r}: in deploy mode 'cluster' Spark's own manager starts a driver of Python "
+            f"only from files that each of its machines sees, and the table is at {storage.root}; use deploy "
+            "mode 'client', Spark Connect, or YARN",
+            connection=conn_id,
+        )
+    folder = Path(storage.root) / JOBS_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def delete_shipped(storage: Storage, job_id: str) -> None:
+    """Delete what a job's driver found in the table's folder; nothing where nothing lay there."""
+    for name in _SHIPPED:
+        storage.delete(f"{JOBS_FOLDER}/{job_id}.{name}")
+
+
+def put_for_owner(source: Path, target: Path) -> None:
+    """Copy a file that may contain secrets; only its owner may read the copy."""
+    target.touch(0o600)
+    target.write_bytes(source.read_bytes())
 
 
 def _python_conf(master: str, on_cluster: bool) -> dict[str, str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from airflow.sdk import BaseHook
+
 from airflow_provider.concurrency import PendingInstant
+from airflow_provider.exceptions import JobFailedError, TableServiceError
 from airflow_provider.jobs import (
     ARROW,
     ARROW_MAX_BYTES,
@@ -14,14 +18,28 @@ from airflow_provider.jobs import (
     CONNECT_TIMEOUT_SECONDS,
     ENGINES,
     SPARK,
+    TableJob,
     choose_engine,
 )
-from airflow_provider.operators._base.spark_job import ChildSparkJob, Job, SparkJob, spark_job
+from airflow_provider.operators._base.spark_job import (
+    ChildSparkJob,
+    Job,
+    SparkJob,
+    delete_shipped,
+    spark_job,
+)
 from airflow_provider.operators._base.table_operator import TableOperator
 from airflow_provider.operators._base.task_operation import TaskOperation
 from airflow_provider.operators._base.template_values import byte_size, one_of, seconds
 from airflow_provider.plugins.links import InstantLink, SparkLink, TableLink
+from airflow_provider.spark.job_answer import result_of_answer, take_answer
+from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage
+from airflow_provider.triggers.spark_job import SparkJobTrigger, kill_driver
+
+# A trigger needs a deadline; a job may take days.
+_FOREVER = timedelta(days=3650)
+_LOOK_EVERY_SECONDS = 5.0
 
 
 class SparkOperator(TableOperator):
@@ -35,7 +53,7 @@ class SparkOperator(TableOperator):
     :param spark_submit_options: further arguments of the Spark provider's ``SparkSubmitHook``,
         such as ``executor_memory`` (templated).
     :param spark_connect_timeout: seconds, or a timedelta, within which a Spark Connect server has to be
-        reached (templated).
+        reached, before the job and during it (templated).
     :param engine: the engine of the job: ``spark``; ``arrow``, which is a process on the worker that starts
         no Spark and has all rows in memory; or ``auto``: ``arrow`` for input of at most ``arrow_max_bytes``,
         and ``spark`` for more, or where only Spark can do it. The log has the choice and the reason
@@ -73,6 +91,7 @@ class SparkOperator(TableOperator):
         self.spark_connect_timeout = spark_connect_timeout
         self.engine = engine
         self.arrow_max_bytes = arrow_max_bytes
+        self._end_of_job: Mapping[str, Any] | None = None
         self._running: SparkJob | None = None
         self._is_killed = False
 
@@ -129,6 +148,63 @@ class SparkOperator(TableOperator):
         except BaseException:
             running.kill()
             raise
+
+    def _leave(self, running: SparkJob, job: TableJob, table: HudiTable, operation: TaskOperation) -> None:
+        """Start a job on a cluster; :meth:`_left_job` waits for it."""
+        try:
+            submission = running.leave(job, table.storage)
+        except BaseException:
+            running.kill()
+            raise
+        left = {"job_id": job.job_id, "submission": submission, "spark_conn_id": self.spark_conn_id}
+        operation.remember(left_job=left)
+        self.log.info(
+            "driver %s of job %s runs on the cluster; the task waits without a slot", submission, job.job_id
+        )
+
+    def _left_job(self, table: HudiTable, operation: TaskOperation, *, txn_id: int | None) -> Exception:
+        """Wait for the job that the task left on a cluster, in the triggerer.
+
+        A try that finds the job of an earlier try waits for that one.
+
+        :param txn_id: the transaction to keep alive; None where the write has none of its own.
+        :return: the reason why the job may have left no commit.
+        :raises TaskDeferred: when the triggerer has not told yet that the job is over.
+        """
+        left = operation.recall("left_job")
+        if self._end_of_job is None:
+            deadline = time.time() + (self.execution_timeout or _FOREVER).total_seconds()
+            self.defer(
+                trigger=SparkJobTrigger(
+                    location=table.location,
+                    operation_key=operation.key,
+                    **left,
+                    txn_id=txn_id,
+                    metastore_conn_id=self.metastore_conn_id,
+                    storage_conn_id=self.storage_conn_id,
+                    poke_interval=_LOOK_EVERY_SECONDS,
+                    deadline=deadline,
+                ),
+                method_name="execute_after_job",
+            )
+        event, job_id = self._end_of_job or {}, left["job_id"]
+        if event["status"] == "timeout":
+            kill_driver(BaseHook.get_connection(left["spark_conn_id"]), left["submission"])
+        operation.remember(left_job=None)
+        answer = take_answer(table.storage, job_id)
+        delete_shipped(table.storage, job_id)
+        if answer is None:
+            told = event.get("result", {}).get("state") or "; ".join(event.get("blocking", ()))
+            return JobFailedError(
+                f"job {job_id} ended without a result (driver {left['submission']}: {told}); the log of the "
+                "driver on the cluster says why",
+                job_id=job_id,
+            )
+        try:
+            result_of_answer(answer)
+        except TableServiceError as error:
+            return error
+        return JobFailedError(f"what job {job_id} has committed is undone", job_id=job_id)
 
     def _still_writing(self, pending: PendingInstant) -> bool:
         if pending.alive:
