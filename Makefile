@@ -89,7 +89,7 @@ soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a ni
 	  tests/processes/test_killed_and_paused.py tests/processes/test_slow_storage.py \
 	  tests/processes/test_indexes_beside_writers.py \
 	  tests/processes/test_cached_store.py tests/processes/test_replication.py \
-	  tests/unit/replication/test_killed.py
+	  tests/unit/replication/test_killed.py tests/airflow/test_on_a_cluster.py
 
 	$(MAKE) mutants
 

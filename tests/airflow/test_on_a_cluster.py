@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from datetime import datetime
 from importlib import import_module
@@ -27,6 +28,7 @@ from tests.airflow.processes import has_written, until
 from tests.airflow.spark_cluster import spark_cluster
 from tests.airflow.test_ingest_recovery import Store, try_of
 
+SOAK = "SOAK" in os.environ  # each job is a driver and an executor: half a minute of processor time
 SMALL = {"driver_memory": "512m", "executor_memory": "512m", "total_executor_cores": 1}
 
 RM = json.dumps({"yarn_resourcemanager_webapp_address": "http://rm:8088"})
@@ -63,18 +65,19 @@ def deferred(task, context):
     return getattr(import_module(module), name)(**json.loads(json.dumps(arguments)))
 
 
-def test_a_load_and_a_clustering_commit_once(run_dag, metastore, table, source, on_cluster):
+def test_a_load_commits_once(run_dag, metastore, table, source, on_cluster):
     with DAG("on_a_cluster", schedule=None, start_date=datetime(2024, 1, 1)) as dag:
         load = ingest(source, **on_cluster)
-        load >> ClusteringOperator(task_id="cluster", table="lake.flights", sort_by="fare", **on_cluster)
+        if SOAK:
+            load >> ClusteringOperator(task_id="cluster", table="lake.flights", sort_by="fare", **on_cluster)
     run = run_dag(dag)
     assert run.state == "success"
     assert len(rows_of(table)) == 3
-    loaded, clustered = xcom(run, "ingest"), xcom(run, "cluster")
+    results = [xcom(run, task_id) for task_id in dag.task_ids]
     instants = [each.requested_time for each in table.timeline().commits()]
-    assert instants == sorted(each["instant"] for each in (loaded, clustered) if each["instant"])
-    txn = metastore.get_txn(loaded["txn_id"])
-    assert (txn.state, txn.event_id) == (TxnState.COMMITTED, loaded["event_id"])
+    assert instants == sorted(each["instant"] for each in results)
+    txn = metastore.get_txn(results[0]["txn_id"])
+    assert (txn.state, txn.event_id) == (TxnState.COMMITTED, results[0]["event_id"])
     assert len(metastore.get_partitions("lake", "flights")) == 2
     assert table.storage.list(JOBS_FOLDER) == []
 
