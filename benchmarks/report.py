@@ -114,6 +114,9 @@ class Report:
                 self._benchmark,
             )
             self._rows.append((row, details if peer is None or peer is peers[0] else {}))
+            if file := os.environ.get(RESULTS):  # at once: hours of work are not lost with the last step
+                with Path(file).open("a") as lines:
+                    lines.write(f"{json.dumps(asdict(row))}\n")
 
     def __enter__(self) -> Self:
         return self
@@ -136,9 +139,6 @@ class Report:
             cells = (row.work, row.ours, row.peer, row.ratio, row.memory)
             shown.add_row(*cells, *(str(details.get(name, "")) for name in names))
         Console(width=None if sys.stdout.isatty() else 160).print(shown)
-        if kind is None and (file := os.environ.get(RESULTS)):
-            with Path(file).open("a") as lines:
-                lines.writelines(f"{json.dumps(asdict(row))}\n" for row, _ in self._rows)
 
 
 def in_turns(

@@ -324,7 +324,9 @@ def main() -> None:
             turns = {each.name: partial(measured, each, work, folder, counts) for each in LIBRARIES}
             sides = in_turns(turns, rounds=chosen.runs if wanted else 1, warm_up=0)
             if wanted:
-                report.add(work.name, *sides)
+                is_large = work.on in ("empty", "loaded")
+                size = f"{chosen.rows:,} rows" if is_large else f"{chosen.partitions:,} partitions"
+                report.add(f"{work.name}: {size}", *sides)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ _DYNAMIC = struct.Struct(">iii")  # keys a row may hold, keys in the last row, r
 
 _MULTIPLIER = np.uint32(0x5BD1E995)
 _WORTH_THREADS, _THREADS = 262_144, 2  # keys; more threads would wait for memory
-_WORTH_ARRAYS = 12  # keys; a call of numpy takes as long as the hashes of a key
+_WORTH_ARRAYS = 10  # keys; a call of numpy takes as long as the hashes of a key
 _CHUNK = 16_384  # keys hashed at a time, so that the working arrays stay in the CPU's cache
 
 _MASK = 0xFFFF_FFFF

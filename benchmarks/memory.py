@@ -1,0 +1,97 @@
+"""The peak memory of an upsert and of a z-order clustering when a table grows, beside delta-rs.
+
+The table has eight partitions of one large file each. The same 10,000 rows, some of them in each partition,
+are upserted into tables of more and more rows. Each work has a process of its own, whose peak includes all
+imports. Both libraries use all processors.
+
+Usage: ``python -m benchmarks.memory [--rows 1000000 4000000]``. The clustering runs in process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.report import Report, alone, in_turns
+from benchmarks.single_process import DeltaRs, Library, Ours
+from benchmarks.workload import Workload
+
+UPSERTED = 10_000
+LAYOUT = ["amount", "rating"]
+LIBRARIES: tuple[type[Library], ...] = (Ours, DeltaRs)
+
+
+def load(library: type[Library], location: str, source: str) -> None:
+    """Make a library's table."""
+    rows = pq.read_table(source)
+    table = library(location)
+    table.create(rows.schema)
+    table.append(rows)
+
+
+def upsert(library: type[Library], location: str, source: str) -> int:
+    """Upsert some rows: how many the table has then."""
+    rows: pa.Table = pq.read_table(source).slice(0, UPSERTED)
+    table = library(location)
+    table.upsert(rows)
+    return table.count()
+
+
+def cluster(library: type[Library], location: str, _: str) -> int:
+    """Order all rows along a z-order curve: how many the table has then."""
+    if library is Ours:
+        from airflow_provider.services.clustering.clustering import cluster_in_process, schedule_clustering
+        from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
+        from airflow_provider.table import HudiTable
+
+        opened = HudiTable.open(location)
+        schedule_clustering(opened, ClusteringSettings(tuple(LAYOUT), "z-order"))
+        assert cluster_in_process(opened) is not None
+    else:
+        from deltalake import DeltaTable
+
+        DeltaTable(location).optimize.z_order(LAYOUT)
+    return library(location).count()
+
+
+WORKS = {f"upsert of {UPSERTED:,} rows": upsert, "z-order clustering, in process": cluster}
+
+
+def main() -> None:
+    """Run, and report."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 4_000_000])
+    chosen = arguments.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="memory-") as name,
+        Report("memory", "peaks of processes") as report,
+    ):
+        for rows in chosen.rows:
+            folder = Path(name, str(rows))
+            folder.mkdir()
+            alone(Workload.make, folder, rows)  # not here: this process would stay large
+            for library in LIBRARIES:
+                alone(load, library, str(folder / library.__name__), str(folder / "load"))
+            for work, function in WORKS.items():
+                counts: set[int] = set()
+
+                def peak(library: type[Library]) -> tuple[float, int]:
+                    at, source = str(folder / library.__name__), str(folder / "batch")  # noqa: B023
+                    count, size = alone(function, library, at, source)  # noqa: B023
+                    counts.add(count)  # noqa: B023
+                    return size / 1e6, size
+
+                turns = {library.name: partial(peak, library) for library in LIBRARIES}
+                sides = in_turns(turns, rounds=1, warm_up=0)
+                if len(counts) > 1:
+                    raise SystemExit(f"{work}: the tables have different numbers of rows: {counts}")
+                report.add(f"peak memory: {work}, table of {rows:,}", *sides, unit="MB")
+
+
+if __name__ == "__main__":
+    main()
