@@ -249,7 +249,7 @@ class ChildSparkJob(SparkJob):
 
 
 _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "jemalloc"} if sys.platform == "linux" else {}
-"""Arrow's default allocator returns memory so eagerly that a load spends a third of its time on page faults."""
+"""Arrow's default allocator returns memory so eagerly that a third of a load's time goes into page faults."""
 
 
 class SubmittedSparkJob(SparkJob):
