@@ -164,6 +164,9 @@ def compact(
         int | None,
         typer.Option(help="Commits since the last one of the table itself; the table's when left out."),
     ] = None,
+    log_blocks: Annotated[
+        int | None, typer.Option(help="Log blocks of a file group from which to make one; none if left out.")
+    ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -171,8 +174,11 @@ def compact(
     from airflow_provider.services import compaction
     from airflow_provider.services.compaction_plan import CompactionSettings
     from airflow_provider.services.table_compaction import (
+        LogCompactionSettings,
         TableCompactionSettings,
+        compact_logs,
         compact_table,
+        due_log_compactions,
         due_table_compactions,
     )
     from airflow_provider.table.hudi_options import Topic
@@ -184,12 +190,16 @@ def compact(
         own = TableCompactionSettings(
             **effective_options(table).arguments(Topic.COMPACTION, delta_commits=delta_commits)
         )
+    logs = None if own is None or log_blocks is None else LogCompactionSettings(log_blocks)
     if dry_run:
         of_table = {} if own is None else {"of_table": due_table_compactions(table, own)}
+        if logs is not None:
+            of_table["of_logs"] = due_log_compactions(table, logs)
         show_one({**compaction.due_compactions(table, settings), **of_table}, as_json)
         return
     lock = table_lock(table)
     done = [] if own is None else compact_table(table, own, lock=lock, max_failures=None)
+    done += [] if logs is None else compact_logs(table, logs, lock=lock)
     done += compaction.compact(table, settings, lock=lock, max_failures=None)
     show([each.to_dict() for each in done], as_json)
 

@@ -61,7 +61,10 @@ def keys_in_base_file(
         wanted = keys.filter(pa.array(candidates))
         found = np.zeros(len(wanted), np.bool_)
         for group in base_file.row_groups([_RECORD_KEY]):
-            found |= np.array(pc.is_in(wanted, value_set=group[_RECORD_KEY].combine_chunks()))
+            stored = group[_RECORD_KEY].combine_chunks()
+            if len(wanted) < len(stored):  # a table of the fewer keys is made faster, and stays in the cache
+                stored = stored.filter(pc.is_in(stored, value_set=wanted))
+            found |= np.array(pc.is_in(wanted, value_set=stored))
     candidates[candidates] = found
     return candidates
 

@@ -6,7 +6,7 @@ from airflow_provider.indexing import Build, build_enabled_indexes, build_in_pro
 from airflow_provider.locks import LockProvider
 from airflow_provider.services.archival import archive_when_due
 from airflow_provider.services.compaction import compact_when_due
-from airflow_provider.services.table_compaction import compact_table_when_due
+from airflow_provider.services.table_compaction import compact_logs_when_due, compact_table_when_due
 from airflow_provider.table.hudi_table import HudiTable
 
 
@@ -15,7 +15,8 @@ def maintain(
 ) -> None:
     """Build the indexes that the table's options enable, compact, and archive the timeline.
 
-    Compaction covers the metadata table, and a merge-on-read table with ``hoodie.compact.inline``.
+    Compaction covers the metadata table, and a merge-on-read table with ``hoodie.compact.inline``
+    or ``hoodie.log.compaction.inline``.
 
     Each is done only when it is due. A failure is logged, and the load stands.
 
@@ -26,5 +27,6 @@ def maintain(
     """
     build_enabled_indexes(table, build=build, lock=lock)
     compact_table_when_due(table, lock=lock)
+    compact_logs_when_due(table, lock=lock)
     compact_when_due(table, sequence, lock=lock)
     archive_when_due(table, sequence, lock=lock)

@@ -12,8 +12,11 @@ from airflow_provider.operators._base import TableOperator, count, flag
 from airflow_provider.services.compaction import compact, due_compactions
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.table_compaction import (
+    LogCompactionSettings,
     TableCompactionSettings,
+    compact_logs,
     compact_table,
+    due_log_compactions,
     due_table_compactions,
 )
 from airflow_provider.table.hudi_options import EffectiveOptions, Topic
@@ -38,12 +41,12 @@ class CompactionOperator(TableOperator):
     commit of a load looks whether a compaction is due, so this is for other numbers of deltacommits, or for
     another time. No Spark is started, and the task may run at any time, beside any writer.
 
-    The result is ``table``, ``table_compactions``, ``compactions`` (for each ``instant``,
-    ``completion_time``, ``partitions``, ``file_groups``, ``records`` and ``bytes_written``) and ``dry_run``.
-    Instead of ``compactions``, a dry run has ``pending`` (requested times of those that were begun) and
-    ``due`` (``partitions``, ``file_groups``, ``log_files`` and ``log_bytes`` of another one, or None); for
-    the table itself it has the same under ``of_table``. The entries for the table itself are missing for a
-    copy-on-write table.
+    The result is ``table``, ``table_compactions``, ``log_compactions``, ``compactions`` (for each
+    ``instant``, ``completion_time``, ``partitions``, ``file_groups``, ``records`` and ``bytes_written``) and
+    ``dry_run``. Instead of ``compactions``, a dry run has ``pending`` (requested times of those that were
+    begun) and ``due`` (``partitions``, ``file_groups``, ``log_files`` and ``log_bytes`` of another one, or
+    None); for the table itself it has the same under ``of_table``, and for its log blocks under ``of_logs``.
+    The entries for the table itself are missing for a copy-on-write table.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
@@ -53,6 +56,9 @@ class CompactionOperator(TableOperator):
     :param min_log_bytes: a file group of the table with fewer bytes of log files is left alone (templated).
     :param partitions: patterns of partition paths of the table; all when None (templated).
     :param max_io_bytes: most bytes that a compaction of the table reads and writes (templated).
+    :param log_blocks: log blocks of a file group from which a log compaction makes one, after the compaction
+        of the table; the table's ``hoodie.log.compaction.blocks.threshold`` when None; no log compaction
+        where that is not set, either (templated).
     :param max_delta_commits: deltacommits of the metadata table, one for each commit, since the last
         compaction after which another one is due; the table's ``hoodie.metadata.compact.max.delta.commits``,
         or 10, when None (templated).
@@ -69,6 +75,7 @@ class CompactionOperator(TableOperator):
         "min_log_bytes",
         "partitions",
         "max_io_bytes",
+        "log_blocks",
         "max_delta_commits",
         "log_file_size_threshold",
         "only_tell",
@@ -83,6 +90,7 @@ class CompactionOperator(TableOperator):
         min_log_bytes: int | str | None = None,
         partitions: Sequence[str] | str | None = None,
         max_io_bytes: int | str | None = None,
+        log_blocks: int | str | None = None,
         max_delta_commits: int | str | None = None,
         log_file_size_threshold: int | str | None = None,
         max_failures: int | None = MAX_FAILURES,
@@ -95,6 +103,7 @@ class CompactionOperator(TableOperator):
         self.min_log_bytes = min_log_bytes
         self.partitions = partitions
         self.max_io_bytes = max_io_bytes
+        self.log_blocks = log_blocks
         self.max_delta_commits = max_delta_commits
         self.log_file_size_threshold = log_file_size_threshold
         self.max_failures = max_failures
@@ -119,26 +128,41 @@ class CompactionOperator(TableOperator):
             **options.arguments(Topic.INDEX, max_delta_commits=most, log_file_size_threshold=threshold),
         )
         own = self._own_settings(options) if table.is_merge_on_read else None
+        logs = self._log_settings(options) if table.is_merge_on_read else None
         result: dict[str, Any] = {}
         if only_tell:
             result |= due_compactions(table, settings)
             if own is not None:
                 result["of_table"] = due_table_compactions(table, own)
+            if logs is not None:
+                result["of_logs"] = due_log_compactions(table, logs)
         else:
             lock = self._lock(table, options)
             if own is not None:
                 done = compact_table(table, own, lock=lock, max_failures=self.max_failures)
                 result["table_compactions"] = [each.to_dict() for each in done]
+            if logs is not None:
+                done = compact_logs(table, logs, lock=lock)
+                result["log_compactions"] = [each.to_dict() for each in done]
             done = compact(table, settings, lock=lock, max_failures=self.max_failures)
             result["compactions"] = [each.to_dict() for each in done]
         self.log.info("%s", result)
         return {"table": self.table, **result, "dry_run": only_tell}
+
+    def _log_settings(self, options: EffectiveOptions) -> LogCompactionSettings | None:
+        """For which file groups a log compaction is due; None where nobody wants one."""
+        found = options.arguments(Topic.COMPACTION, log_blocks=count(self.log_blocks, "log_blocks"))
+        return LogCompactionSettings(found["log_blocks"], self._partitions) if found else None
+
+    @property
+    def _partitions(self) -> tuple[str, ...]:
+        named = self.partitions or ()
+        return (named,) if isinstance(named, str) else tuple(named)
 
     def _own_settings(self, options: EffectiveOptions) -> TableCompactionSettings:
         """When a compaction of the table itself is due, and for which file groups."""
         names = ("delta_commits", "min_log_files", "min_log_bytes", "max_io_bytes")
         given: dict[str, Any] = {name: count(getattr(self, name), name) for name in names}
         if self.partitions is not None:
-            named = self.partitions
-            given["partitions"] = (named,) if isinstance(named, str) else tuple(named)
+            given["partitions"] = self._partitions
         return TableCompactionSettings(**options.arguments(Topic.COMPACTION, **given))

@@ -73,6 +73,9 @@ def test_a_merge_on_read_table_is_compacted_itself(run_dag, tmp_path):
         table, pa.table({"id": [2], "part": ["b"], "value": ["newer"]}), "upsert", small_file_limit=0
     )
     assert left.execute({})["of_table"]["due"]["partitions"] == ["part=b"]
+    assert compacts(table, log_blocks="2", dry_run=True).execute({})["of_logs"]["due"]["log_files"] == 2
+    (done,) = compacts(table, log_blocks="2").execute({})["log_compactions"]
+    assert (done["partitions"], done["file_groups"], done["records"]) == (["part=b"], 1, 1)
     assert sorted(snapshot(table).to_table()["value"].to_pylist()) == ["new", "newer"]
 
 

@@ -10,7 +10,9 @@ import pytest
 from airflow_provider.services.cleaning import Retention
 from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.services.table_compaction import (
+    LogCompactionSettings,
     TableCompactionSettings,
+    compact_logs,
     compact_table,
     run_table_compaction,
     schedule_table_compaction,
@@ -102,7 +104,7 @@ def test_upserts_deletes_and_compactions_in_turn(
 
 
 @pytest.mark.timeout(1800)
-def test_both_keep_the_record_index_and_find_keys_by_it(hudi: Session, location: Path) -> None:
+def test_both_keep_the_record_index_and_read_log_compactions(hudi: Session, location: Path) -> None:
     shared = SharedTable.of_ours(hudi, location, START, ALL_INDEXES, table_type="merge_on_read")
     shared.always(BY_RECORD_INDEX)
     shared.ours([*rows(range(0, 60, 7), 1000, 100), row(200, 1, 100)], small_file_limit=0)
@@ -112,9 +114,15 @@ def test_both_keep_the_record_index_and_find_keys_by_it(hudi: Session, location:
     shared.sql("delete from {t} where id in ('k0020', 'k0030')")
     shared.drop(["k0020", "k0030"])
     check_metadata_table(hudi, shared.table)
+    assert compact_logs(shared.table, LogCompactionSettings(blocks=2))
+    shared.check()
+    shared.theirs(rows(range(1, 60, 9), 2500, 115))
+    shared.check()
     shared.ours([row(20, 3, 120), row(13, 3, 120), row(300, 3, 120)], small_file_limit=0)
     shared.check()
-    assert compact_table(shared.table, ALWAYS)
+    instant = schedule_table_compaction(shared.table, ALWAYS)
+    shared.sql(f"call run_compaction(op => 'run', table => '{{t}}', timestamp => {instant})")
+    shared.check()
     shared.theirs([row(20, 4, 130), row(30, 4, 130), row(13, 4, 130)])
     shared.ours_deletes(["k0030", "k0000"])
     shared.check()

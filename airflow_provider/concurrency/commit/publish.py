@@ -445,4 +445,8 @@ def _hide(storage: Storage, timeline: Timeline, instant: str, action: Action) ->
             storage.delete(instant_path(Instant(instant, pending, state)))
 
 
-_BEFORE_COMPLETED = {Action.REPLACE_COMMIT: (Action.CLUSTERING,), Action.COMMIT: (Action.COMPACTION,)}
+_BEFORE_COMPLETED = {
+    Action.REPLACE_COMMIT: (Action.CLUSTERING,),
+    Action.COMMIT: (Action.COMPACTION,),
+    Action.DELTA_COMMIT: (Action.LOG_COMPACTION,),
+}

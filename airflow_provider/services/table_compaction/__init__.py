@@ -1,7 +1,7 @@
 """Compaction of merge-on-read tables: it merges log files into new base files.
 
 Reading begins at ``table_compaction``: it plans under the table lock, and executes a plan beside writers.
-``table_compaction_plan`` chooses the file groups.
+``table_compaction_plan`` chooses the file groups. ``log_compaction`` makes one log block of many instead.
 
 What may be touched: the choice of file groups. A plan reads the files of instants that had completed when it
 was scheduled; files of instants that complete later belong to the next file slice
@@ -9,6 +9,15 @@ was scheduled; files of instants that complete later belong to the next file sli
 """
 
 from airflow_provider.services.table_compaction.compaction_task import CompactionTask
+from airflow_provider.services.table_compaction.log_compaction import (
+    LogCompactionSettings,
+    compact_logs,
+    compact_logs_when_due,
+    due_log_compactions,
+    pending_log_compactions,
+    run_log_compaction,
+    schedule_log_compaction,
+)
 from airflow_provider.services.table_compaction.table_compaction import (
     compact_table,
     compact_table_when_due,
@@ -22,12 +31,19 @@ from airflow_provider.services.table_compaction.table_compaction_plan import Tab
 
 __all__ = [
     "CompactionTask",
+    "LogCompactionSettings",
     "TableCompactionSettings",
+    "compact_logs",
+    "compact_logs_when_due",
     "compact_table",
     "compact_table_when_due",
+    "due_log_compactions",
     "due_table_compactions",
+    "pending_log_compactions",
     "pending_table_compactions",
     "preview_table_compaction",
+    "run_log_compaction",
     "run_table_compaction",
+    "schedule_log_compaction",
     "schedule_table_compaction",
 ]

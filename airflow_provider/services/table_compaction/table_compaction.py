@@ -9,7 +9,9 @@ slice. So no writer waits for a compaction, and no writer blocks one.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from airflow_provider.concurrency import (
@@ -44,6 +46,8 @@ from airflow_provider.table.timeline import Action, Instant, State, WriteStat, i
 
 log = logging.getLogger(__name__)
 
+
+_WORTH_THREADS = 8 * 1024 * 1024  # bytes of a plan
 
 WriteSlices = Callable[[Sequence[CompactionTask]], list[WriteStat]]
 """Writes the new base files of some file groups."""
@@ -138,7 +142,7 @@ def run_table_compaction(
     instant: str | None = None,
     *,
     write: WriteSlices | None = None,
-    at_once: int = 1,
+    at_once: int | None = None,
     lock: LockProvider | None = None,
     heartbeat: HeartbeatSettings | None = None,
     is_alive: Callable[[], bool] | None = None,
@@ -149,8 +153,9 @@ def run_table_compaction(
 
     :param table: a merge-on-read table.
     :param instant: the plan's requested time; the oldest one that nobody executes when None.
-    :param write: writes the base files; in this process, one after the other, when None.
-    :param at_once: number of file groups that ``write`` gets in one call.
+    :param write: writes the base files; in this process when None.
+    :param at_once: number of file groups that ``write`` gets in one call. When None, one; in this process as
+        many as there are cores, where the files are worth it.
     :param lock: the table lock; by the table's options when None.
     :param heartbeat: how the execution shows that it is alive.
     :param is_alive: asked before every heartbeat; False gives the compaction up.
@@ -170,6 +175,9 @@ def run_table_compaction(
         return None
     with writer:
         plan = _plan_of(table, writer.instant)
+        if at_once is None:
+            is_worth_it = write is None and _bytes_of(plan) >= _WORTH_THREADS
+            at_once = (os.cpu_count() or 1) if is_worth_it else 1
         stats = _written(table, writer, plan, write or _write_in_process, at_once)
         committed = writer.commit(
             stats, parts=[frozenset({FileGroupId(stat.partition_path, stat.file_id)}) for stat in stats]
@@ -263,8 +271,18 @@ def _begin(
     return None
 
 
+def _bytes_of(plan: CompactionPlan) -> int:
+    return sum(each.base_bytes + each.log_bytes for each in plan.operations)
+
+
 def _write_in_process(tasks: Sequence[CompactionTask]) -> list[WriteStat]:
-    return [task.run(f"{task.number}-0-0") for task in tasks]
+    def write(task: CompactionTask) -> WriteStat:
+        return task.run(f"{task.number}-0-0")
+
+    if len(tasks) == 1:
+        return [write(task) for task in tasks]
+    with ThreadPoolExecutor(len(tasks), "compaction") as pool:
+        return list(pool.map(write, tasks))
 
 
 def _written(

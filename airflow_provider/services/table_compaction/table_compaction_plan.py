@@ -76,7 +76,7 @@ def plan_table_compaction(
     found = [
         operation
         for partition in partitions
-        for operation in _operations(table, view, partition)
+        for operation in operations_of(table, view, partition)
         if FileGroupId(partition, operation.file_id) not in taken
         and len(operation.log_files) >= settings.min_log_files
         and operation.log_bytes >= settings.min_log_bytes
@@ -107,7 +107,13 @@ def slice_of(operation: CompactionOperation) -> FileSlice:
     )
 
 
-def _operations(table: HudiTable, view: FileSystemView, partition: str) -> Iterator[CompactionOperation]:
+def operations_of(table: HudiTable, view: FileSystemView, partition: str) -> Iterator[CompactionOperation]:
+    """The file slices of a partition that have log files, as operations of a plan.
+
+    :param table: a merge-on-read table.
+    :param view: the snapshot.
+    :param partition: partition path.
+    """
     sizes = {each.path: each.size for each in (*view.base_files(partition), *view.log_files(partition))}
     for file_slice in slices_of(table, view, [partition]):
         if file_slice.log_paths:

@@ -8,7 +8,7 @@ block, which is one Parquet file: its footer has the statistics that the indexes
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -84,15 +84,35 @@ class LogFileWriter:
         :raises IncompatibleSchemaError: when a value does not fit into its column.
         :raises StorageFullError: when there is no room for it.
         """
-        columns = with_meta_columns(without_meta_columns(self.schema))
-        text = arrow_to_avro(columns, self.table_name)
-        header: dict[int, str] = {HeaderKey.SCHEMA: text}
+        whole = self._with_meta_columns(conform(rows, self.schema), record_keys)
+        return self._write(whole, deleted, {})
+
+    def write_compacted(
+        self, rows: pa.Table, deleted: Sequence[DeletedRecord], instants: Sequence[str]
+    ) -> WrittenLogFile:
+        """Write the file of a log compaction, after its marker: its rows keep Hudi's own columns.
+
+        :param rows: the newest versions of records, one a key, with Hudi's columns.
+        :param deleted: keys whose records end.
+        :param instants: requested times of the instants whose blocks this file stands for.
+        :raises StorageFullError: when there is no room for it.
+        """
+        plain = rows.cast(self._columns)
+        return self._write(plain, deleted, {HeaderKey.COMPACTED_BLOCK_TIMES: ",".join(instants)})
+
+    def _write(
+        self, rows: pa.Table, deleted: Sequence[DeletedRecord], more: Mapping[int, str]
+    ) -> WrittenLogFile:
+        text = arrow_to_avro(self._columns, self.table_name)
+        header: dict[int, str] = {HeaderKey.SCHEMA: text, **more}
         blocks = []
         if rows.num_rows:
-            content = self._parquet(conform(rows, self.schema), record_keys, columns, text)
-            blocks.append((BlockType.PARQUET_DATA, content))
-        if deleted:
-            blocks.append((BlockType.DELETE, encode_deletes(deleted)))
+            blocks.append((BlockType.PARQUET_DATA, self._parquet(rows, text)))
+        # hudi-rs reads no delete block with ordering values of several types; without one it is another type.
+        alike: dict[str, list[DeletedRecord]] = {}
+        for each in deleted:
+            alike.setdefault(each.ordering_value.wrapper if each.ordering_value else "", []).append(each)
+        blocks += [(BlockType.DELETE, encode_deletes(some)) for some in alike.values()]
         data = b"".join(
             encode_log_block(kind, content, instant=self.instant, header=header) for kind, content in blocks
         )
@@ -103,7 +123,11 @@ class LogFileWriter:
             self.storage.put(path, data)
         return WrittenLogFile(path, len(data), rows.num_rows, len(deleted))
 
-    def _parquet(self, rows: pa.Table, keys: pa.Array, columns: pa.Schema, avro_schema: str) -> bytes:
+    @property
+    def _columns(self) -> pa.Schema:
+        return with_meta_columns(without_meta_columns(self.schema))
+
+    def _with_meta_columns(self, rows: pa.Table, keys: pa.Array) -> pa.Table:
         count = rows.num_rows
         prefix = f"{self.instant}_{self.write_token.partition('-')[0]}_".encode()
         meta = [
@@ -113,16 +137,18 @@ class LogFileWriter:
             pa.repeat(self.partition_path, count),
             pa.repeat(self.file_id, count),  # as in the JVM's: the name of the file is that of its slice
         ]
-        table = pa.Table.from_arrays([*meta, *rows.columns], schema=columns)
+        return pa.Table.from_arrays([*meta, *rows.columns], schema=self._columns)
+
+    def _parquet(self, rows: pa.Table, avro_schema: str) -> bytes:
         sink = io.BytesIO()
         with pq.ParquetWriter(
             sink,
-            columns,
+            self._columns,
             compression="snappy",
-            write_statistics=sorted(with_statistics(table)),
+            write_statistics=sorted(with_statistics(rows)),
             store_schema=False,
         ) as parquet:
-            parquet.write_table(table)
+            parquet.write_table(rows)
             parquet.add_key_value_metadata({FOOTER_AVRO_SCHEMA: avro_schema})
         return sink.getvalue()
 

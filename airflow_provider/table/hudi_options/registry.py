@@ -307,6 +307,21 @@ _COMPACTION = (
         "delta_commits",
         default=5,
     ),
+    Option(
+        "hoodie.log.compaction.inline",
+        Topic.COMPACTION,
+        FLAG,
+        "Whether a load of a merge-on-read table makes one of many log blocks, where that is due.",
+        default=False,
+    ),
+    Option(
+        "hoodie.log.compaction.blocks.threshold",
+        Topic.COMPACTION,
+        whole(least=2),
+        "Log blocks of a file group from which a log compaction makes one.",
+        "log_blocks",
+        default=5,
+    ),
 )
 
 _CLEANING = (

@@ -119,6 +119,24 @@ class SliceReader:
         parts = [rows[_RECORD_KEY].cast(pa.string()) for rows in self.rows(file_slice, [_RECORD_KEY])]
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string())
 
+    def blocks(self, file_slice: FileSlice) -> list[LogBlock]:
+        """The log blocks of a slice that count, in the order in which they are merged.
+
+        :param file_slice: the slice.
+        """
+        return merge_order(valid_log_blocks(self._blocks(file_slice), self.shown.__contains__))
+
+    def newest_versions(self, file_slice: FileSlice) -> Batch:
+        """The newest version of each record in the log files of a slice, with Hudi's columns.
+
+        :param file_slice: the slice; it has log files.
+        """
+        columns = self._needed(with_meta_columns(self.schema.columns).names)
+        logged = self._logged(file_slice, columns)
+        if logged is None:
+            raise CorruptTableError(f"the log files of {file_slice.file_id} hold no block that counts")
+        return logged.versions
+
     def may_delete(self, file_slice: FileSlice) -> bool:
         """Whether the log files of a slice may take out a record that its base file has.
 
@@ -155,7 +173,7 @@ class SliceReader:
     def _logged(self, file_slice: FileSlice, columns: list[str]) -> Logged | None:
         parts = [
             part
-            for block in merge_order(valid_log_blocks(self._blocks(file_slice), self.shown.__contains__))
+            for block in self.blocks(file_slice)
             if (part := self._versions(file_slice, block, columns)) is not None
         ]
         if not parts:

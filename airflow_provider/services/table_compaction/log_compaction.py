@@ -1,0 +1,383 @@
+"""Log compaction of a merge-on-read table: many log blocks of a file group become one, beside the base file.
+
+A log compaction costs little, because it reads no base file. Readers then merge one block instead of many.
+The block's header names the instants that it stands for (``COMPACTED_BLOCK_TIMES``). Readers that do not know
+that header merge the older blocks first, and see the same rows.
+
+A log compaction is a rewrite like a clustering: if another writer has appended to a file group since the
+plan, the file group is left out. Sources: ``HoodieLogCompactionPlanGenerator`` and
+``LogCompactionExecutionHelper`` of Apache Hudi 1.2.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider.concurrency import (
+    PRIORITIES,
+    HeartbeatSettings,
+    ServicePlan,
+    begin_planned,
+    rollback_dead_writers,
+    schedule,
+)
+from airflow_provider.concurrency.heartbeats import check_wanted
+from airflow_provider.concurrency.plans import pending_plans
+from airflow_provider.exceptions import (
+    InvalidInputError,
+    NoSuchInstantError,
+    TableServiceError,
+    UnsupportedTableError,
+    WriteConflictError,
+)
+from airflow_provider.locks import LockProvider, default_lock, open_lock
+from airflow_provider.services.compaction import CompactionResult
+from airflow_provider.services.compaction_plan import CompactionOperation, CompactionPlan
+from airflow_provider.services.table_compaction.table_compaction_plan import operations_of, slice_of
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.files import DeletedRecord, LogFileWriter, wrapped_ordering_values
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.reading import EVERY_INSTANT, SliceReader
+from airflow_provider.table.schema import META_COLUMNS
+from airflow_provider.table.timeline import Action, Instant, State, WriteStat, instant_path
+
+log = logging.getLogger(__name__)
+
+LOG_COMPACT = "LOG_COMPACT"
+"""Operation type of a log compaction."""
+
+
+@dataclass(frozen=True)
+class LogCompactionSettings:
+    """For which file groups a log compaction is due.
+
+    :param blocks: log blocks that a file group must have (``hoodie.log.compaction.blocks.threshold``). Those
+        of one write count once, and those that an earlier log compaction has replaced not at all.
+    :param partitions: patterns of partition paths, such as ``dest=S*``; all partitions when empty.
+    :raises InvalidInputError: when the number is out of range.
+    """
+
+    blocks: int = 5
+    partitions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.blocks, bool) or not isinstance(self.blocks, int) or self.blocks < 2:
+            raise InvalidInputError(f"blocks must be a whole number of at least 2, not {self.blocks!r}")
+
+
+def plan_log_compaction(
+    table: HudiTable, settings: LogCompactionSettings, view: FileSystemView, taken: frozenset[FileGroupId]
+) -> CompactionPlan | None:
+    """Choose the file groups whose log blocks become one. Reads the headers of log blocks.
+
+    :param table: a merge-on-read table.
+    :param settings: which file groups are due.
+    :param view: the snapshot to plan on.
+    :param taken: file groups to leave alone.
+    :return: None when nothing is due.
+    """
+    reader = SliceReader.of(table, view)
+
+    def is_due(operation: CompactionOperation) -> bool:
+        if FileGroupId(operation.partition, operation.file_id) in taken:
+            return False
+        if len(operation.log_files) < 2:
+            return False
+        blocks = reader.blocks(slice_of(operation))
+        if any(each.is_partial for each in blocks):
+            return False
+        return len({each.instant for each in blocks}) >= settings.blocks
+
+    def matches(partition: str) -> bool:
+        patterns = settings.partitions
+        return not patterns or any(fnmatch.fnmatchcase(partition, each) for each in patterns)
+
+    partitions = filter(matches, view.all_partitions())
+    found = (each for partition in partitions for each in operations_of(table, view, partition))
+    chosen = tuple(filter(is_due, found))
+    return CompactionPlan(chosen) if chosen else None
+
+
+def schedule_log_compaction(
+    table: HudiTable,
+    settings: LogCompactionSettings | None = None,
+    *,
+    priority: int = PRIORITIES["table_service"],
+    lock: LockProvider | None = None,
+) -> str | None:
+    """Plan a log compaction, as an instant of its own that any process can execute later.
+
+    :param table: a merge-on-read table.
+    :param settings: which file groups are due.
+    :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
+    :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :return: the plan's requested time; None when nothing is due.
+    :raises LockTimeoutError: when the table lock is not acquired in time.
+    :raises UnsupportedTableError: when this package does not write the table; or it is not merge-on-read, is
+        non-blocking, or its newer versions of a row keep values of older ones.
+    """
+    check_log_compaction(table)
+    chosen = settings or LogCompactionSettings()
+
+    def planner(view: FileSystemView, left_alone: frozenset[FileGroupId]) -> ServicePlan | None:
+        plan = plan_log_compaction(table, chosen, view, left_alone)
+        return ServicePlan(plan.file_groups(), plan.to_avro()) if plan else None
+
+    return schedule(
+        table,
+        planner,
+        action=Action.LOG_COMPACTION,
+        operation=LOG_COMPACT,
+        priority=priority,
+        lock=lock or default_lock(table),
+    )
+
+
+def pending_log_compactions(table: HudiTable, *, idle: bool = False) -> list[str]:
+    """Log compaction plans of this package that have neither completed nor been rolled back, oldest first.
+
+    :param table: the table.
+    :param idle: True for plans that nobody executes now, False for all.
+    """
+    return pending_plans(table, Action.LOG_COMPACTION, idle=idle)
+
+
+def run_log_compaction(
+    table: HudiTable,
+    instant: str,
+    *,
+    lock: LockProvider | None = None,
+    heartbeat: HeartbeatSettings | None = None,
+) -> CompactionResult:
+    """Execute a planned log compaction in this process, as one commit.
+
+    A file group stays as it is if another writer has touched it since the plan.
+
+    :param table: a merge-on-read table.
+    :param instant: the plan's requested time.
+    :param lock: the table lock; by the table's options when None.
+    :param heartbeat: how the execution shows that it is alive.
+    :raises NoSuchInstantError: when the plan does not exist, or was rolled back.
+    :raises WriteConflictError: when another process executes the plan, or every file group was hit.
+    :raises CommitError: when the log compaction ended otherwise without a commit.
+    :raises UnsupportedTableError: see :func:`schedule_log_compaction`.
+    """
+    check_log_compaction(table)
+    if (done := _result(table, instant)) is not None:
+        return done
+    lock = lock or open_lock(table.hudi_options.lock, table.storage)
+    with begin_planned(table, instant, lock=lock, heartbeat=heartbeat) as writer:
+        plan = _plan_of(table, instant)
+        schema = table.schema_on(writer.schema_timeline)
+        reader = SliceReader(table.storage, table.config, schema, table.merge_semantics, EVERY_INSTANT)
+        stats: list[WriteStat] = []
+        conflict: WriteConflictError | None = None
+        for number, operation in enumerate(plan.operations):
+            group = FileGroupId(operation.partition, operation.file_id)
+            try:
+                writer.check({group})
+            except WriteConflictError as error:
+                conflict = error
+                log.info("log compaction %s leaves %s out: %s", instant, group, error)
+                continue
+            stats.append(compact_log(reader, instant, operation, f"{number}-0-0"))
+        if not stats and conflict is not None:
+            raise conflict
+        writer.commit(
+            stats, parts=[frozenset({FileGroupId(stat.partition_path, stat.file_id)}) for stat in stats]
+        )
+    result = _result(table, instant)
+    if result is None:
+        raise WriteConflictError(
+            f"table {table.location}: log compaction {instant} was undone right after its commit; run it "
+            "again",
+            instant=instant,
+        )
+    return result
+
+
+def compact_logs(
+    table: HudiTable, settings: LogCompactionSettings | None = None, *, lock: LockProvider | None = None
+) -> list[CompactionResult]:
+    """Execute pending log compactions of this package, then plan and run one if it is due.
+
+    :param table: a merge-on-read table.
+    :param settings: which file groups are due.
+    :param lock: the table lock; by the table's options when None.
+    :return: one result for each log compaction; empty when nothing was due.
+    :raises WriteConflictError: when every file group of a plan was hit.
+    :raises UnsupportedTableError: see :func:`schedule_log_compaction`.
+    """
+    check_log_compaction(table)
+    lock = lock or open_lock(table.hudi_options.lock, table.storage)
+    rollback_dead_writers(table)
+    done: list[CompactionResult] = []
+    for instant in _planned(table, settings, lock):
+        try:
+            done.append(run_log_compaction(table, instant, lock=lock))
+        except NoSuchInstantError as error:
+            log.info("%s", error)  # another process took the plan first
+    return done
+
+
+def compact_logs_when_due(table: HudiTable, *, lock: LockProvider | None = None) -> None:
+    """Compact the log blocks of a table with ``hoodie.log.compaction.inline`` after a load, if that is due.
+
+    A failure is only logged, because the load is done.
+
+    :param table: the table.
+    :param lock: the table lock.
+    """
+    said = table.hudi_options.values
+    if not table.is_merge_on_read or not said.get("hoodie.log.compaction.inline", False):
+        return
+    blocks = said.get("hoodie.log.compaction.blocks.threshold")
+    settings = LogCompactionSettings() if blocks is None else LogCompactionSettings(blocks)
+    try:
+        compact_logs(table, settings, lock=lock)
+    except (TableServiceError, OSError) as error:
+        log.warning("the log blocks of table %s could not be compacted now: %s", table.location, error)
+
+
+def due_log_compactions(table: HudiTable, settings: LogCompactionSettings | None = None) -> dict[str, Any]:
+    """The work that :func:`compact_logs` would do now; nothing is written.
+
+    :param table: a merge-on-read table.
+    :param settings: which file groups are due.
+    :return: JSON-able: ``pending`` (requested times of the plans), and ``due``: how much another one would
+        compact, or None.
+    """
+    check_log_compaction(table)
+    pending = pending_log_compactions(table)
+    taken = (_plan_of(table, instant).file_groups() for instant in pending)
+    left_alone = frozenset[FileGroupId]().union(*taken)
+    plan = plan_log_compaction(table, settings or LogCompactionSettings(), table.view(), left_alone)
+    return {"pending": pending, "due": plan and plan.to_dict()}
+
+
+def compact_log(
+    reader: SliceReader, instant: str, operation: CompactionOperation, write_token: str
+) -> WriteStat:
+    """Write the log file that stands for the log files of a file slice.
+
+    :param reader: reads file slices as they were when the log compaction was planned.
+    :param instant: requested time of the log compaction.
+    :param operation: the file group's operation in the plan.
+    :param write_token: distinguishes this attempt's file from those of other attempts.
+    :raises InstantRolledBackError: when the log compaction was rolled back meanwhile.
+    """
+    check_wanted(reader.storage, instant)
+    file_slice = slice_of(operation)
+    versions, columns = reader.newest_versions(file_slice), reader.schema.columns
+    deletes = versions.deletions
+    gone, stays = versions.filter(deletes), versions.filter(~deletes)
+    instants = dict.fromkeys(each.instant for each in reader.blocks(file_slice))
+    written = LogFileWriter(
+        reader.storage,
+        operation.partition,
+        operation.file_id,
+        write_token,
+        instant,
+        columns,
+        reader.config.name,
+    ).write_compacted(
+        stays.rows.select([*META_COLUMNS, *columns.names]),
+        _deleted(gone.keys.to_pylist(), gone.ordering, reader.semantics.ordering_fields, operation.partition),
+        tuple(instants),
+    )
+    check_wanted(reader.storage, instant, [written.path])
+    return WriteStat(
+        file_id=operation.file_id,
+        partition_path=operation.partition,
+        path=written.path,
+        prev_commit=instant,
+        num_writes=written.rows,
+        num_update_writes=written.rows,
+        num_deletes=written.deletes,
+        total_write_bytes=written.size,
+        file_size=written.size,
+        log_version=1,
+        log_offset=0,
+        base_file="",
+        log_files=(written.name,),
+    )
+
+
+def check_log_compaction(table: HudiTable) -> None:
+    """Make sure that the log blocks of a table can become one.
+
+    :param table: the table.
+    :raises UnsupportedTableError: see :func:`schedule_log_compaction`.
+    """
+    table.check_writable()
+    why = None
+    if not table.is_merge_on_read:
+        why = "it has no log files"
+    elif table.is_non_blocking:
+        why = "its writers append log files at any time, in any order; compact it"
+    elif table.merge_semantics.keeps_values:
+        why = "newer versions of its rows keep values of older ones, also of its base files; compact it"
+    if why is not None:
+        raise UnsupportedTableError(
+            f"table {table.location} is {table.config.table_type}, and has no log compaction here: {why}",
+            location=table.location,
+        )
+
+
+def _planned(table: HudiTable, settings: LogCompactionSettings | None, lock: LockProvider) -> Iterator[str]:
+    yield from pending_log_compactions(table, idle=True)
+    if (instant := schedule_log_compaction(table, settings, lock=lock)) is not None:
+        yield instant
+
+
+def _deleted(
+    keys: list[str], ordering: tuple[pa.Array, ...], fields: tuple[str, ...], path: str
+) -> list[DeletedRecord]:
+    """The deletes of a block: those without an ordering value take out whatever the base file has."""
+    deleted = [DeletedRecord(key, path) for key in keys]
+    if not keys or not ordering:
+        return deleted
+    has_value = np.logical_and.reduce([~each.is_null().to_numpy(zero_copy_only=False) for each in ordering])
+    (at,) = np.nonzero(has_value)
+    values = wrapped_ordering_values(fields, [each.take(at) for each in ordering]) or []
+    for position, value in zip(at.tolist(), values, strict=False):
+        deleted[position] = DeletedRecord(keys[position], path, value)
+    return deleted
+
+
+def _plan_of(table: HudiTable, instant: str) -> CompactionPlan:
+    path = instant_path(Instant(instant, Action.LOG_COMPACTION, State.REQUESTED))
+    try:
+        plan = CompactionPlan.from_avro(table.storage.read(path))
+    except FileNotFoundError:
+        plan = None
+    if plan is None:
+        raise NoSuchInstantError(
+            f"table {table.location}: there is no log compaction plan {instant} of this package: it was "
+            "completed, rolled back, or never was; schedule one",
+            instant=instant,
+        )
+    return plan
+
+
+def _result(table: HudiTable, instant: str) -> CompactionResult | None:
+    found = table.find_commit(instant)
+    if found is None:
+        return None
+    completed, metadata = found
+    stats = metadata.write_stats
+    return CompactionResult(
+        instant,
+        completed.completion_time or "",
+        tuple(sorted({stat.partition_path for stat in stats})),
+        len(stats),
+        sum(stat.num_writes for stat in stats),
+        sum(stat.file_size for stat in stats),
+    )
