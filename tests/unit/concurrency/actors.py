@@ -46,6 +46,12 @@ from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
 from airflow_provider.services.table_compaction.compaction_task import CompactionTask
+from airflow_provider.services.table_compaction.log_compaction import (
+    LogCompactionSettings,
+    pending_log_compactions,
+    run_log_compaction,
+    schedule_log_compaction,
+)
 from airflow_provider.services.table_compaction.table_compaction import (
     pending_table_compactions,
     run_table_compaction,
@@ -343,6 +349,18 @@ def add_table_compaction_executor(simulation: Simulation, name: str) -> None:
     def work(table: HudiTable, actor: Actor) -> None:
         for instant in pending_table_compactions(table):
             _compact(table, instant)
+
+    simulation.add(name, work)
+
+
+def add_log_compactor(simulation: Simulation, name: str) -> None:
+    """Plans to make one log block of two or more, and carries its plan out, or one that it finds."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        planned = schedule_log_compaction(table, LogCompactionSettings(blocks=2), lock=NoLock())
+        for instant in [planned] if planned else pending_log_compactions(table):
+            with suppress(NoSuchInstantError):  # carried out, or rolled back, by somebody else
+                run_log_compaction(table, instant, lock=NoLock(), heartbeat=HeartbeatSettings(3600.0))
 
     simulation.add(name, work)
 

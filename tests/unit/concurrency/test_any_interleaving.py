@@ -38,6 +38,7 @@ from .actors import (
     add_clusterer,
     add_executor,
     add_keeper,
+    add_log_compactor,
     add_restorer,
     add_sweeper,
     add_table_compaction_executor,
@@ -57,6 +58,7 @@ SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "archiver": add_archiver,
     "clusterer": add_clusterer,
     "executor": add_executor,
+    "logcompactor": add_log_compactor,
     "tablecompactor": add_table_compactor,
     "tableexecutor": add_table_compaction_executor,
     "cleaner": add_cleaner,
@@ -67,12 +69,14 @@ SERVICES: dict[str, Callable[[Simulation, str], None]] = {
     "leased reader": add_leased_reader,
 }
 NOT_OF_COPY_ON_WRITE: dict[str, Callable[[Simulation, str], None]] = {
+    "logcompactor": add_executor,
     "tablecompactor": add_clusterer,
     "tableexecutor": add_executor,
 }
 NOT_OF_BUCKETS: dict[str, Callable[[Simulation, str], None]] = {
     "clusterer": add_table_compactor,
     "executor": add_table_compaction_executor,
+    "logcompactor": add_table_compaction_executor,
 }
 """What stands for services that such a table has not."""
 KINDS = ("copy on write", "merge on read", "non-blocking")
