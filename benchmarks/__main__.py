@@ -39,7 +39,7 @@ ALL = (
     "page",
     "beside_hudi",
 )
-PEERS = ("pyarrow", "deltalake", "pylance", "hudi", "pyspark")
+PEERS = ("pyarrow", "deltalake", "pylance", "duckdb", "hudi", "pyspark")
 
 
 def main() -> None:

@@ -279,7 +279,7 @@ def _write_in_process(tasks: Sequence[CompactionTask]) -> list[WriteStat]:
     def write(task: CompactionTask) -> WriteStat:
         return task.run(f"{task.number}-0-0")
 
-    if len(tasks) == 1:
+    if len(tasks) < 2:
         return [write(task) for task in tasks]
     with ThreadPoolExecutor(len(tasks), "compaction") as pool:
         return list(pool.map(write, tasks))
