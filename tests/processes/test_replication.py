@@ -56,6 +56,7 @@ class Work:
 
     def __init__(self, pair: Pair, chance: random.Random) -> None:
         self.pair, self.chance, self.opened = pair, chance, list[int]()
+        self.done = 0
         self.failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -76,6 +77,7 @@ class Work:
                 # Refused by the open transaction, or the database is away.
                 with suppress(TableServiceError):
                     self._do(number)
+                self.done = number
         except BaseException as failure:
             self.failure = failure
             raise
@@ -114,10 +116,12 @@ class Work:
             archive(table, keep_min=5, keep_max=10)
 
 
-def crash_now_and_then(server: Postgres, chance: random.Random, is_over: Callable[[], bool]) -> None:
-    """Crash a database, and start it again a moment later."""
-    while not is_over():
-        time.sleep(chance.uniform(5.0, 20.0))
+def crash_now_and_then(server: Postgres, chance: random.Random, work: Work) -> None:
+    """Crash a database after some actions of the source, and start it again a moment later."""
+    while not work.has_ended():
+        crashes_at = work.done + chance.randint(10, 25)
+        while work.done < crashes_at and not work.has_ended():
+            time.sleep(0.05)
         server.crash()
         time.sleep(chance.uniform(0.0, 2.0))
         server.start()
@@ -144,7 +148,7 @@ def test_killed_replicators_lose_nothing_and_double_nothing(
         crashing = [
             threading.Thread(
                 target=crash_now_and_then,
-                args=(server, random.Random(chance.random()), work.has_ended),
+                args=(server, random.Random(chance.random()), work),
             )
             for server in (databases.values() if IS_SOAK else ())
         ]
