@@ -48,7 +48,7 @@ def main() -> None:
     arguments.add_argument("--megabytes", type=int, default=512, help="of the table")
     arguments.add_argument("--file-megabytes", type=int, default=16, help="of each of its files")
     arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--transactions", type=int, default=5_000, help="without data")
+    arguments.add_argument("--transactions", type=int, default=2_000, help="without data")
     arguments.add_argument("--seconds", type=float, default=20.0, help="of steady ingestion")
     given = arguments.parse_args()
     if shutil.which("rsync") is None:
