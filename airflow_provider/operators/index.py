@@ -75,9 +75,13 @@ class _PlansIndex(TableOperator):
         return _texts(self.indexes) or index_options(table, self.hudi_options).partitions
 
     def _schedule(self, table: HudiTable) -> str | None:
+        wanted = self._wanted(table)
+        if not wanted and self.indexes is None:
+            self.log.info("the options of the table enable no index")
+            return None
         instant = schedule_index(
             table,
-            self._wanted(table),
+            wanted,
             _texts(self.columns) or None,
             options=self.hudi_options,
             lock=self._lock(table, self._options(table)),

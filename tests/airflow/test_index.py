@@ -159,4 +159,11 @@ def test_hudi_s_options_say_which_indexes_and_of_which_columns(flights):
     assert [each.index for each in index_status(flights)] == ["files", "column_stats"]
     assert read_index_definitions(flights.storage)["column_stats"].source_fields[-1] == "fare"
     with pytest.raises(AirflowFailException, match="no index is named"):
-        BuildIndexOperator(task_id="build", **TABLE, spark_conn_id="nowhere").execute({})
+        BuildIndexOperator(task_id="build", **TABLE, indexes=[], spark_conn_id="nowhere").execute({})
+
+
+def test_a_table_whose_options_enable_no_index_needs_none(flights):
+    built = BuildIndexOperator(task_id="build", **TABLE, spark_conn_id="nowhere").execute({})
+    assert (built["instant"], built["indexes"]) == (None, [])
+    assert ScheduleIndexOperator(task_id="plan", **TABLE).execute({})["instant"] is None
+    assert index_status(flights) == []

@@ -20,6 +20,7 @@ def test_a_page(page, tmp_path, metastore, run_dag, monkeypatch):
     Reader(page, tmp_path, metastore, run_dag).follow()
 
 
+@pytest.mark.timeout(1800)  # five pages, a minute on an idle machine
 def test_the_pages_with_spark():
     """In a process of their own, because the session that they open stays in it."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTEST"))}
