@@ -26,6 +26,7 @@ LEFT_OUT = (
     "org.apache.hadoop:*",
     "log4j:*",
     "ch.qos.reload4j:*",
+    "ch.qos.logback:*",
     "org.slf4j:slf4j-reload4j",
     "org.slf4j:slf4j-log4j12",
     "jdk.tools:*",

@@ -132,6 +132,7 @@ class TestConnections:
         self, client: Any
     ) -> None:
         assert client.get_config_value("hive.metastore.port", "9083") == "9083"
+        assert client.get_config_value("metastore.txn.timeout", None) == "300000ms"
         with pytest.raises(hive.ConfigValSecurityException, match=r"'hive\.metastore\.port'"):
             client.get_config_value("hive.metastore.port", None)
         assert client.get_all_databases()

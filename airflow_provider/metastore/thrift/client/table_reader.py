@@ -12,6 +12,9 @@ from airflow_provider.metastore.thrift.protocol import hive, read_table
 EXTERNAL_PROPERTY = "EXTERNAL"
 """The table property by which Hive decides whether a table is external; it ignores the table's type."""
 
+# A Hive since 3 shows an insert-only table only to clients that know what it is.
+_CAPABILITIES = hive.ClientCapabilities(values=[hive.ClientCapability.INSERT_ONLY_TABLES])
+
 
 class TableReader:
     """Reads tables as one reader, whose session goes with every read to each server.
@@ -36,7 +39,7 @@ class TableReader:
     def struct(self, database: str, name: str, reader: Reader) -> Any:
         """The server's struct of a table."""
         # A Hive has no get_table since 4.0.1.
-        request = hive.GetTableRequest(dbName=database, tblName=name)
+        request = hive.GetTableRequest(dbName=database, tblName=name, capabilities=_CAPABILITIES)
         return self.read("get_table_req", request, reader).table
 
     def read(self, method: str, request: Any, reader: Reader) -> Any:

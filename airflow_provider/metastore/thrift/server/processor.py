@@ -204,14 +204,6 @@ class _Methods:
     def set_ugi(self, user: str, groups: list[str]) -> list[str]:
         return [user, *(groups or [])]
 
-    def get_config_value(self, name: str, default: str | None) -> str:
-        if default is None:
-            # The protocol has no answer for a missing value.
-            raise hive.ConfigValSecurityException(
-                message=f"this metastore has no configuration key {name!r} that clients may read"
-            )
-        return default
-
     def getMetaConf(self, key: str) -> str:  # noqa: N802
         return ""
 

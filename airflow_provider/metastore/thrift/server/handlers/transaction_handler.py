@@ -57,6 +57,8 @@ from airflow_provider.metastore.transactions import (
     txn_of_write_id,
 )
 
+# MetastoreConf.ConfVars.TXN_TIMEOUT, by which Trino knows how often it has to send heartbeats.
+_TXN_TIMEOUT = frozenset({"metastore.txn.timeout", "hive.txn.timeout"})
 _MAX_TXNS = 1_000  # hive.txn.max.open.batch: Hive silently opens no more than this
 _LOCK_TYPES = {getattr(hive.LockType, type_.name): type_ for type_ in LockType}
 _LOCK_TYPES_BACK = {type_: number for number, type_ in _LOCK_TYPES.items()}
@@ -266,6 +268,16 @@ class TransactionHandler:
     def seed_txn_id(self, request: Any) -> None:
         # As in Hive, the next transaction id is the seed itself.
         self._metastore.engine.write(lambda connection: seed_txn_id(connection, request.seedTxnId))
+
+    def get_config_value(self, name: str, default: str | None) -> str:
+        if name in _TXN_TIMEOUT:
+            return f"{round(self._timeout * 1_000)}ms"
+        if default is None:
+            # The protocol has no answer for a missing value.
+            raise hive.ConfigValSecurityException(
+                message=f"this metastore has no configuration key {name!r} that clients may read"
+            )
+        return default
 
     def lock(self, request: Any) -> Any:
         components = [_component(one) for one in request.component]
