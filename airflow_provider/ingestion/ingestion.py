@@ -38,11 +38,11 @@ from airflow_provider.ingestion.file_group_plan import (
 from airflow_provider.ingestion.file_group_task import Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.ingestion.key_lookup import LogTargets, check_appendable
+from airflow_provider.ingestion.key_lookup import LogTargets, check_appendable, merged_again
 from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.managed import maintain
-from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.files import write_metadata_of_partitions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition
@@ -313,6 +313,8 @@ class Ingestion:
             for group in plan.file_groups:
                 if last := targets.requested_later(group, self.writer.instant):
                     raise self._comes_last_no_more(group, last)
+                if again := merged_again(self._table, view, targets.slices[group], self.writer.instant):
+                    raise self._would_be_merged_again(group, again)
         for number, target in plan.targets.items():
             if target.base_file is not None and self.writer.must_replace(target.base_file):
                 if any(
@@ -338,6 +340,12 @@ class Ingestion:
                 raise self._comes_last_no_more(
                     FileGroupId(target.partition_path, target.file_id), target.last_instant
                 )
+            if target.log_paths and not target.merges_in_any_order:
+                base = target.base_file and target.base_file.path
+                group = FileGroupId(target.partition_path, target.file_id)
+                file_slice = FileSlice(*group, "", base, target.log_paths)
+                if again := merged_again(self._table, buckets.view, file_slice, self.writer.instant):
+                    raise self._would_be_merged_again(group, again)
         return plan
 
     def _looked_in(self) -> Iterable[str]:
@@ -418,6 +426,15 @@ class Ingestion:
             f"table {self._table.location}: instant {self.writer.instant} lost file group {shown} to instant "
             f"{last}, which was requested later, and readers merge log files in the order of requested "
             "times; run the write again",
+            instant=self.writer.instant,
+        )
+
+    def _would_be_merged_again(self, file_group: FileGroupId, late: str) -> _BeginAgainError:
+        shown = "/".join(file_group).lstrip("/")
+        return _BeginAgainError(
+            f"table {self._table.location}: instant {self.writer.instant} lost file group {shown}, which has "
+            f"deletes, to instant {late}, which completed later than this one was requested: readers would "
+            "merge its log file with a base file of this one again; run the write again",
             instant=self.writer.instant,
         )
 

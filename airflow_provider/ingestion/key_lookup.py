@@ -273,6 +273,24 @@ class LogTargets:
         return last if last > instant else None
 
 
+def merged_again(table: HudiTable, view: FileSystemView, file_slice: FileSlice, instant: str) -> str | None:
+    """An instant whose log file readers would merge again with a base file that a write makes of a slice.
+
+    A log file belongs to the newest base file that was requested before the log file's instant completed. A
+    write makes a base file of a slice where a record comes back that a log file has deleted.
+
+    :param table: the table.
+    :param view: the snapshot that the write merges.
+    :param file_slice: the slice.
+    :param instant: requested time of the write.
+    :return: None where there is no such instant, or where the slice has no deletes.
+    """
+    names = (path.rpartition("/")[2] for path in file_slice.log_paths)
+    instants = (parsed.instant for name in names if (parsed := parse_data_file_name(name)))
+    late = [each for each in instants if view.completed_at(each) > instant]
+    return late[-1] if late and SliceReader.of(table, view).may_delete(file_slice) else None
+
+
 def check_appendable(table: HudiTable) -> None:
     """Make sure that newer versions of a table's rows are whole rows, as log files written here have them.
 

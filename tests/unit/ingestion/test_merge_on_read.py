@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import begin_planned, rollback_dead_writers
+from airflow_provider.concurrency import begin_planned, begin_write, rollback_dead_writers
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
 from airflow_provider.concurrency.transactions.transactions import undo_writes
 from airflow_provider.exceptions import (
@@ -43,10 +44,11 @@ from airflow_provider.services.table_compaction.table_compaction import (
 from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
 from airflow_provider.table import HudiTable, increment, read_optimized, snapshot
 from airflow_provider.table.files.log_file import BlockType, HeaderKey, read_log_blocks
-from airflow_provider.table.files.log_records import deleted_records
+from airflow_provider.table.files.log_file_writer import LogFileWriter
+from airflow_provider.table.files.log_records import DeletedRecord, deleted_records
 from airflow_provider.table.reading.slices import file_slices
 from airflow_provider.table.storage import ByteRange
-from airflow_provider.table.timeline import Action
+from airflow_provider.table.timeline import Action, WriteStat
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable, in_order
 from tests.ingestion_contract.merge_on_read import operations_one_after_the_other
@@ -405,6 +407,30 @@ def test_a_plan_is_carried_out_once_and_a_dead_one_is_planned_again(table: LakeT
     assert again.instant > instant
     assert pending_table_compactions(table.table) == []
     table.check_now(expected(row(1, "new")))
+
+
+def test_what_comes_back_beside_a_delete_that_was_requested_before(table: LakeTable) -> None:
+    (group,) = (each for each in file_slices(table.table) if each.partition_path == "part=b")
+    opened = table.table
+    other = begin_write(opened, operation="DELETE", action=opened.write_action)
+
+    def deletes() -> None:
+        with other:
+            other.plan([group.file_group], [], appended=[group.file_group])
+            writer = LogFileWriter(
+                opened.storage, "part=b", group.file_id, "0-0-0", other.instant, opened.schema
+            )
+            log_file = writer.write(
+                opened.schema.empty_table(), pa.array([], pa.string()), [DeletedRecord("1", "part=b")]
+            )
+            stat = WriteStat(
+                group.file_id, "part=b", log_file.path, num_deletes=1, log_files=(log_file.name,)
+            )
+            other.commit([replace(stat, file_size=log_file.size)])
+
+    result = overtaken(table, "upsert", [row(1, "mine", "b")], deletes)
+    assert result["instant"] > other.instant
+    table.check_now(expected(row(1, "mine", "b")))
 
 
 def test_a_transaction_is_aborted_after_its_file_group_was_compacted(table: LakeTable) -> None:
