@@ -292,7 +292,7 @@ class History:
         return {key: self.random.randint(0, 99) for key in keys}
 
     def _of_keys(self, table: HudiTable) -> str:
-        return "bloom_filters" if table.is_merge_on_read else "record_index"
+        return "record_index" if table.bucket_index is None else "bloom_filters"
 
     def _operation(self) -> str:
         return self.random.choice(["upsert", "upsert", "upsert", "delete", "insert_overwrite"])
