@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -168,10 +169,12 @@ class Reader:
             before = self._before(block)
             text = "\n" * (block.line - 1) + self._at_a_commit(block.text)
             exec(compile(text, block.page, "exec"), self.names)
+        # One after the other, as they stand there: a waiting task stops a test run of a DAG.
+        roots = [each for each in dag.tasks if each in dag.roots]
         if before is not None:
-            for each in dag.roots:
-                if each is not before:
-                    before >> each
+            roots.sort(key=lambda each: each is not before)
+        for earlier, later in pairwise(roots):
+            earlier >> later
         for each in (dag, *(found for found, _ in DagContext.autoregistered_dags if found is not dag)):
             if each.tasks:
                 run = self.run_dag(each)
