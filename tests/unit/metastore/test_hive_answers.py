@@ -148,6 +148,13 @@ class TestTables:
         with pytest.raises(hive.UnknownDBException, match="nowhere"):
             found(dbName="nowhere", tblNames=["places"])
 
+    def test_databases_by_a_pattern_with_the_catalog_as_java_clients_send_it(self, client: Any) -> None:
+        every = ["default", "lake"]
+        for pattern in ("@hive#.*", "@hive#*", "@hive#", ".*", "*"):
+            assert client.get_databases(pattern) == every
+        assert client.get_databases("@hive#l*") == ["lake"]
+        assert client.get_databases("@hive#!") == []
+
     def test_a_type_of_table_that_is_none_is_refused(self, client: Any) -> None:
         with pytest.raises(hive.MetaException, match="'NOPE' is no type of a table"):
             client.get_tables_by_type("lake", "*", "NOPE")

@@ -70,7 +70,9 @@ class CatalogHandler:
         return self._metastore.engine.write(catalog.metastore_uuid)
 
     def get_databases(self, pattern: str) -> list[str]:
-        return list(_matching(pattern, self._reads.databases()))
+        # Hive's Java client sends no pattern as "@hive#".
+        wanted = None if pattern == f"@{CATALOG}#" else plain_name(pattern)
+        return list(_matching(wanted, self._reads.databases()))
 
     def get_all_databases(self) -> list[str]:
         return self._reads.databases()
