@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.concurrency import CommitLog
-from airflow_provider.concurrency.indexes import LivingKeys, current_indexes
-from airflow_provider.concurrency.log import find_rollback
+from airflow_provider.concurrency.indexes import LivingKeys, SnapshotSlices, current_indexes
+from airflow_provider.concurrency.log import Fate, fate_of
 from airflow_provider.exceptions import DuplicateRecordKeyError
 from airflow_provider.table.file_groups import BaseFile, FileSlice, FileSystemView
 from airflow_provider.table.files import parse_data_file_name
@@ -132,22 +132,40 @@ class IndexBuild:
 
     def entries_of(self, base_file: BaseFile) -> Iterator[pa.RecordBatch]:
         """The records of one file in all other indexes; none where it is gone and its writer logs that."""
-        partitions = [each for each in self.file_groups if each is not MetadataPartition.FILES]
-        if base_file.path not in self.live and partitions == [MetadataPartition.RECORD_INDEX]:
-            return
         file_slice = self.live.get(base_file.path)
-        slices = ((None, file_slice),) if file_slice is not None else ()
+        of_footers = self.file_groups.keys() - {MetadataPartition.FILES, MetadataPartition.RECORD_INDEX}
         try:
-            yield from self._entries(FileChanges((base_file,), (), slices), partitions)
+            yield from self._entries(FileChanges((base_file,)), sorted(of_footers))
         except FileNotFoundError:
             # The file of an older slice may have been cleaned, or its commit was undone.
-            log = CommitLog(self.storage)
-            if file_slice is not None and not any(
-                find_rollback(log, parsed.instant)
-                for path in file_slice.paths
-                if (parsed := parse_data_file_name(path.rpartition("/")[2]))
-            ):
+            if file_slice is not None and not self._is_undone(file_slice):
                 raise
+        if MetadataPartition.RECORD_INDEX in self.file_groups:
+            yield from self._entries_of_keys(file_slice)
+
+    def _entries_of_keys(self, file_slice: FileSlice | None) -> Iterator[pa.RecordBatch]:
+        """The locations of the keys of a live slice, or of what its file group has after an undone commit.
+
+        The undoing logs only the keys in which the slice and the one below it differ.
+        """
+        while file_slice is not None:
+            try:
+                yield from self._entries(
+                    FileChanges((), (), ((None, file_slice),)), [MetadataPartition.RECORD_INDEX]
+                )
+            except FileNotFoundError:
+                if not self._is_undone(file_slice):
+                    raise
+                table = HudiTable.at(self.storage)
+                file_slice = SnapshotSlices(table, table.view).of(file_slice.file_group)
+            else:
+                return
+
+    def _is_undone(self, file_slice: FileSlice) -> bool:
+        log = CommitLog(self.storage)
+        names = (parse_data_file_name(path.rpartition("/")[2]) for path in file_slice.paths)
+        fates = (fate_of(self.storage, log, parsed.instant) for parsed in names if parsed)
+        return any(fate in (Fate.UNDONE, Fate.DEAD) for fate in fates)
 
     def write(self, number: int, entries: Batches) -> WriteStat:
         """Write the base file of a file group.
