@@ -39,10 +39,13 @@ Rows = Mapping[str, tuple[int, str]]
 """Value and partition of each record key."""
 
 LOCK: dict[str, Any] = {"lease_seconds": 0.5, "timeout_seconds": 30.0, "poll_interval_seconds": 0.05}
-HEARTBEAT: dict[str, Any] = {"heartbeat_interval": 0.1, "tolerable_misses": 10}
+HEARTBEAT: dict[str, Any] = {"heartbeat_interval": 0.1, "tolerable_misses": 40}
 PATIENT: dict[str, Any] = {"heartbeat_interval": 10.0, "tolerable_misses": 6}
 """The usual heartbeat, of writers that live: also on a busy machine none of them counts as dead."""
-SILENT_SECONDS = 1.2
+SILENT_SECONDS = 4.2
+"""For longer than a heartbeat tolerates."""
+UNLOCKED_SECONDS = 0.7
+"""For longer than a lease of the lock lasts."""
 """After so long of silence a writer counts as dead, and its lease has run out."""
 
 

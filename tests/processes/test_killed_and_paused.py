@@ -21,10 +21,10 @@ from airflow_provider.table import HudiTable
 
 from . import services
 from .agreement import agree, by_log, check, committed, recover, silence
-from .services import SILENT_SECONDS, Rows
+from .services import UNLOCKED_SECONDS, Rows
 from .victims import CHANGING, OWN, VICTIMS, Step, Victim
 
-AT_ONCE = 8  # so many victims share one silence
+AT_ONCE = 8  # so many victims wait together for the end of their leases
 
 RIVAL: Rows = {"k1": (2, "p"), "k7": (2, "p"), "both": (2, "p"), "rival": (2, "q")}
 NEXT: Rows = {"k2": (3, "p"), "k6": (3, "p"), "next": (3, "p")}
@@ -152,7 +152,7 @@ def _run(processes: ForkServerContext, cases: list[Case], rival: str) -> None:
             case.victim.wait_for_step()
         for case in cases:
             case.meet_a_rival(rival)
-        time.sleep(SILENT_SECONDS)
+        time.sleep(UNLOCKED_SECONDS)
         for case in cases:
             case.let_the_next_come()
             if case.signal is signal.SIGSTOP:

@@ -35,7 +35,7 @@ SEEDS = range(int(os.environ.get("EXAMPLES", "8")))
 WRITERS = 3
 WRITES, WRITES_BESIDE_SERVICES = 8, 4
 SLOW, SLOWEST_SECONDS = 0.05, 0.01
-STUCK = 0.0005
+STUCK = 0.0002
 FAILING = 0.003
 
 FIRST: Rows = {f"k{n}": (0, "pq"[n % 2]) for n in range(6)}
