@@ -53,6 +53,7 @@ def get_provider_info() -> dict[str, Any]:
             "notification_log",
             "prior_commits",
             "replication",
+            "spark_job",
             "table_turn",
         ),
         "task-decorators": [
