@@ -11,7 +11,6 @@ from airflow.sdk import conf
 
 from airflow_provider.concurrency import rollback_dead_writers
 from airflow_provider.concurrency.plans import MAX_FAILURES
-from airflow_provider.exceptions import from_dict
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.jobs import SPARK
@@ -237,20 +236,10 @@ class RunClusteringOperator(SparkOperator):
         :raises WriteConflictError: when another process executes the plan, or every group was hit.
         :raises JobFailedError: when the job ended without an answer, or was killed.
         """
-        return self._cluster(context)
+        return self._work(context)
 
-    @fail_unless_retryable
-    def execute_after_job(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Continue after the trigger: the job that the task left on a cluster is over.
-
-        :raises TableServiceError: the job's error, in its original type; also see :meth:`execute`.
-        """
-        if event["status"] == "error":
-            raise from_dict(event["error"])
-        self._end_of_job = event
-        return self._cluster(context)
-
-    def _cluster(self, context: Context) -> dict[str, Any]:
+    def _work(self, context: Context) -> dict[str, Any]:
+        """See :meth:`SparkOperator._work`."""
         hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
         resolved = hook.resolve(self.table)
         table = HudiTable.open(resolved.location, hook.storage_options())

@@ -233,7 +233,7 @@ class IngestOperator(SparkOperator):
         :raises WriteConflictError: when another write to the same file groups completed first.
         :raises JobFailedError: when the job ended without an answer, or was killed.
         """
-        return self._write(context)
+        return self._work(context)
 
     @fail_unless_retryable
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,20 +244,10 @@ class IngestOperator(SparkOperator):
         if event["status"] == "error":
             raise from_dict(event["error"])
         self._comes_back = True
-        return self._write(context)
+        return self._work(context)
 
-    @fail_unless_retryable
-    def execute_after_job(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Continue after the trigger: the job that the task left on a cluster is over.
-
-        :raises TableServiceError: the job's error, in its original type; also see :meth:`execute`.
-        """
-        if event["status"] == "error":
-            raise from_dict(event["error"])
-        self._end_of_job = event
-        return self._write(context)
-
-    def _write(self, context: Context) -> dict[str, Any]:
+    def _work(self, context: Context) -> dict[str, Any]:
+        """See :meth:`SparkOperator._work`."""
         one_of(self.missing_source, "missing_source", ("fail", "retry", "skip"))
         one_of(self.on_empty, "on_empty", ("fail", "skip"))
         try:

@@ -55,7 +55,7 @@ from airflow_provider.table.metadata_table import (
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
     Action,
-    ArchivedInstant,
+    CommitMetadata,
     Instant,
     State,
     Timeline,
@@ -91,17 +91,28 @@ class CompactionResult:
     bytes_written: int
 
     @classmethod
-    def of(cls, found: ArchivedInstant) -> CompactionResult:
+    def of(cls, instant: Instant, metadata: CommitMetadata) -> CompactionResult:
         """The result of a completed compaction, from its metadata."""
-        stats = found.commit_metadata.write_stats
+        stats = metadata.write_stats
         return cls(
-            found.instant.requested_time,
-            found.instant.completion_time or "",
+            instant.requested_time,
+            instant.completion_time or "",
             tuple(sorted({stat.partition_path for stat in stats})),
             len(stats),
             sum(stat.num_writes for stat in stats),
             sum(stat.file_size for stat in stats),
         )
+
+    @classmethod
+    def of_table(cls, table: HudiTable, instant: str) -> CompactionResult | None:
+        """The result of a completed compaction, or log compaction, of a merge-on-read table.
+
+        :param table: the table.
+        :param instant: requested time of the compaction.
+        :return: None while it is pending, and where there is none.
+        """
+        found = table.find_commit(instant)
+        return found and cls.of(*found)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as a JSON-able dict."""
@@ -421,8 +432,8 @@ def _requested_path(instant: str) -> str:
 def _result(storage: Storage, instant: str) -> CompactionResult | None:
     """The result of a completed compaction; None while it is pending, or where there is none."""
     found = Timeline.load(storage).find(instant)
-    if found is not None and found.state is State.COMPLETED:
-        content = archived_content(storage, found)
-        return CompactionResult.of(content) if content else _result(storage, instant)  # archived just now
-    archived = find_archived(storage, instant)
-    return CompactionResult.of(archived) if archived else None
+    is_completed = found is not None and found.state is State.COMPLETED
+    content = archived_content(storage, found) if is_completed and found else find_archived(storage, instant)
+    if content is not None:
+        return CompactionResult.of(content.instant, content.commit_metadata)
+    return _result(storage, instant) if is_completed else None  # archived just now

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
 from airflow_provider.concurrency import PendingInstant
-from airflow_provider.exceptions import JobFailedError, TableServiceError
+from airflow_provider.exceptions import JobFailedError, TableServiceError, from_dict
+from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.jobs import (
     ARROW,
     ARROW_MAX_BYTES,
@@ -36,6 +37,9 @@ from airflow_provider.spark.job_answer import result_of_answer, take_answer
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage
 from airflow_provider.triggers.spark_job import SparkJobTrigger, kill_driver
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 # A trigger needs a deadline; a job may take days.
 _FOREVER = timedelta(days=3650)
@@ -94,6 +98,21 @@ class SparkOperator(TableOperator):
         self._end_of_job: Mapping[str, Any] | None = None
         self._running: SparkJob | None = None
         self._is_killed = False
+
+    @fail_unless_retryable
+    def execute_after_job(self, context: Context, event: Mapping[str, Any]) -> Any:
+        """Continue after the trigger: the job that the task left on a cluster is over.
+
+        :raises TableServiceError: the trigger's error, in its original type; also see :meth:`execute`.
+        """
+        if event["status"] == "error":
+            raise from_dict(event["error"])
+        self._end_of_job = event
+        return self._work(context)  # execute() may be called by the task runner alone
+
+    def _work(self, context: Context) -> Any:
+        """The task's work, from its beginning, or after the job that it left on a cluster."""
+        raise NotImplementedError
 
     def on_kill(self) -> None:
         """End the job at once; :meth:`execute` then rolls its write back.

@@ -40,13 +40,17 @@ from airflow_provider.exceptions import (
 from airflow_provider.locks import LockProvider, default_lock, open_lock
 from airflow_provider.services.compaction import CompactionResult
 from airflow_provider.services.compaction_plan import CompactionOperation, CompactionPlan
-from airflow_provider.services.table_compaction.table_compaction_plan import operations_of, slice_of
+from airflow_provider.services.table_compaction.table_compaction_plan import (
+    operations_of,
+    read_plan,
+    slice_of,
+)
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.files import DeletedRecord, LogFileWriter, wrapped_ordering_values
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import EVERY_INSTANT, SliceReader
 from airflow_provider.table.schema import META_COLUMNS
-from airflow_provider.table.timeline import Action, Instant, State, WriteStat, instant_path
+from airflow_provider.table.timeline import Action, WriteStat
 
 log = logging.getLogger(__name__)
 
@@ -170,11 +174,11 @@ def run_log_compaction(
     :raises UnsupportedTableError: see :func:`schedule_log_compaction`.
     """
     check_log_compaction(table)
-    if (done := _result(table, instant)) is not None:
+    if (done := CompactionResult.of_table(table, instant)) is not None:
         return done
     lock = lock or open_lock(table.hudi_options.lock, table.storage)
     with begin_planned(table, instant, lock=lock, heartbeat=heartbeat) as writer:
-        plan = _plan_of(table, instant)
+        plan = read_plan(table, instant, Action.LOG_COMPACTION)
         schema = table.schema_on(writer.schema_timeline)
         reader = SliceReader(table.storage, table.config, schema, table.merge_semantics, EVERY_INSTANT)
         stats: list[WriteStat] = []
@@ -193,7 +197,7 @@ def run_log_compaction(
         writer.commit(
             stats, parts=[frozenset({FileGroupId(stat.partition_path, stat.file_id)}) for stat in stats]
         )
-    result = _result(table, instant)
+    result = CompactionResult.of_table(table, instant)
     if result is None:
         raise WriteConflictError(
             f"table {table.location}: log compaction {instant} was undone right after its commit; run it "
@@ -256,7 +260,7 @@ def due_log_compactions(table: HudiTable, settings: LogCompactionSettings | None
     """
     check_log_compaction(table)
     pending = pending_log_compactions(table)
-    taken = (_plan_of(table, instant).file_groups() for instant in pending)
+    taken = (read_plan(table, instant, Action.LOG_COMPACTION).file_groups() for instant in pending)
     left_alone = frozenset[FileGroupId]().union(*taken)
     plan = plan_log_compaction(table, settings or LogCompactionSettings(), table.view(), left_alone)
     return {"pending": pending, "due": plan and plan.to_dict()}
@@ -350,34 +354,3 @@ def _deleted(
     for position, value in zip(at.tolist(), values, strict=False):
         deleted[position] = DeletedRecord(keys[position], path, value)
     return deleted
-
-
-def _plan_of(table: HudiTable, instant: str) -> CompactionPlan:
-    path = instant_path(Instant(instant, Action.LOG_COMPACTION, State.REQUESTED))
-    try:
-        plan = CompactionPlan.from_avro(table.storage.read(path))
-    except FileNotFoundError:
-        plan = None
-    if plan is None:
-        raise NoSuchInstantError(
-            f"table {table.location}: there is no log compaction plan {instant} of this package: it was "
-            "completed, rolled back, or never was; schedule one",
-            instant=instant,
-        )
-    return plan
-
-
-def _result(table: HudiTable, instant: str) -> CompactionResult | None:
-    found = table.find_commit(instant)
-    if found is None:
-        return None
-    completed, metadata = found
-    stats = metadata.write_stats
-    return CompactionResult(
-        instant,
-        completed.completion_time or "",
-        tuple(sorted({stat.partition_path for stat in stats})),
-        len(stats),
-        sum(stat.num_writes for stat in stats),
-        sum(stat.file_size for stat in stats),
-    )

@@ -37,12 +37,13 @@ from airflow_provider.services.table_compaction.compaction_task import Compactio
 from airflow_provider.services.table_compaction.table_compaction_plan import (
     TableCompactionSettings,
     plan_table_compaction,
+    read_plan,
 )
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import COMPACT
 from airflow_provider.table.reading import SliceReader
-from airflow_provider.table.timeline import Action, Instant, State, WriteStat, instant_path
+from airflow_provider.table.timeline import Action, WriteStat
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,10 @@ def preview_table_compaction(
     view = table.view()
     if delta_commits_since(view.timeline) < settings.delta_commits:
         return None
-    taken = (_plan_of(table, instant).file_groups() for instant in pending_table_compactions(table))
+    taken = (
+        read_plan(table, instant, Action.COMPACTION).file_groups()
+        for instant in pending_table_compactions(table)
+    )
     return plan_table_compaction(table, settings, view, frozenset[FileGroupId]().union(*taken))
 
 
@@ -167,14 +171,14 @@ def run_table_compaction(
     """
     _check(table)
     table.merge_semantics  # noqa: B018 - refuses a table whose merge semantics are unknown here
-    if instant is not None and (done := _result(table, instant)) is not None:
+    if instant is not None and (done := CompactionResult.of_table(table, instant)) is not None:
         return done
     lock = lock or open_lock(table.hudi_options.lock, table.storage)
     writer = _begin(table, instant, lock, heartbeat, is_alive)
     if writer is None:
         return None
     with writer:
-        plan = _plan_of(table, writer.instant)
+        plan = read_plan(table, writer.instant, Action.COMPACTION)
         if at_once is None:
             is_worth_it = write is None and _bytes_of(plan) >= _WORTH_THREADS
             at_once = (os.cpu_count() or 1) if is_worth_it else 1
@@ -182,7 +186,7 @@ def run_table_compaction(
         committed = writer.commit(
             stats, parts=[frozenset({FileGroupId(stat.partition_path, stat.file_id)}) for stat in stats]
         )
-    result = _result(table, committed.instant)
+    result = CompactionResult.of_table(table, committed.instant)
     if result is None:
         raise WriteConflictError(
             f"table {table.location}: compaction {committed.instant} was undone right after its commit; run "
@@ -324,38 +328,6 @@ def _run_or_leave(table: HudiTable, instant: str, lock: LockProvider) -> Compact
     except NoSuchInstantError as error:
         log.info("%s", error)
         return None
-
-
-def _plan_of(table: HudiTable, instant: str) -> CompactionPlan:
-    path = instant_path(Instant(instant, Action.COMPACTION, State.REQUESTED))
-    try:
-        plan = CompactionPlan.from_avro(table.storage.read(path))
-    except FileNotFoundError:
-        plan = None
-    if plan is None:
-        raise NoSuchInstantError(
-            f"table {table.location}: there is no compaction plan {instant} of this package: it was "
-            "completed, rolled back, or never was; schedule one",
-            instant=instant,
-        )
-    return plan
-
-
-def _result(table: HudiTable, instant: str) -> CompactionResult | None:
-    """The result of a completed compaction; None while it is pending, or where there is none."""
-    found = table.find_commit(instant)
-    if found is None:
-        return None
-    completed, metadata = found
-    stats = metadata.write_stats
-    return CompactionResult(
-        instant,
-        completed.completion_time or "",
-        tuple(sorted({stat.partition_path for stat in stats})),
-        len(stats),
-        sum(stat.num_writes for stat in stats),
-        sum(stat.file_size for stat in stats),
-    )
 
 
 def _input(table: HudiTable) -> str:

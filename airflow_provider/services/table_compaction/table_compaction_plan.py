@@ -11,11 +11,12 @@ import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
 from airflow_provider.services.compaction_plan import CompactionOperation, CompactionPlan
 from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import slices_of
+from airflow_provider.table.timeline import Action, Instant, State, instant_path
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,29 @@ def plan_table_compaction(
             break
         chosen.append(operation)
     return CompactionPlan(tuple(chosen)) if chosen else None
+
+
+def read_plan(table: HudiTable, instant: str, action: Action) -> CompactionPlan:
+    """The pending plan of a compaction or a log compaction.
+
+    :param table: the table.
+    :param instant: the plan's requested time.
+    :param action: which of the two.
+    :raises NoSuchInstantError: when this package has no such plan.
+    """
+    try:
+        plan = CompactionPlan.from_avro(
+            table.storage.read(instant_path(Instant(instant, action, State.REQUESTED)))
+        )
+    except FileNotFoundError:
+        plan = None
+    if plan is None:
+        raise NoSuchInstantError(
+            f"table {table.location}: there is no {action} plan {instant} of this package: it was completed, "
+            "rolled back, or never was; schedule one",
+            instant=instant,
+        )
+    return plan
 
 
 def slice_of(operation: CompactionOperation) -> FileSlice:
