@@ -81,9 +81,9 @@ class IngestDecoratedOperator(DecoratedOperator, IngestOperator):
         )
         self._context: Context | None = None
 
-    def _write(self, context: Context) -> dict[str, Any]:
+    def _work(self, context: Context) -> dict[str, Any]:
         self._context = context
-        return super()._write(context)
+        return super()._work(context)
 
     def _ingest(self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob) -> dict[str, Any]:
         table, rows = managed.table, list[ArrowRows]()
