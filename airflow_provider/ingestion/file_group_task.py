@@ -220,20 +220,13 @@ class FileGroupTask:
             plan.config.name,
         ).write(stays.rows.drop_columns([ARRIVAL]), stays.keys, deleted)
         self._stats.append(
-            WriteStat(
-                file_id=self._target.file_id,
-                partition_path=path,
-                path=log_file.path,
-                prev_commit=plan.instant,  # as the JVM's Hudi sets it
-                num_writes=log_file.rows,
-                num_update_writes=log_file.rows,
-                num_deletes=log_file.deletes,
-                total_write_bytes=log_file.size,
-                file_size=log_file.size,
-                log_version=1,
-                log_offset=0,
-                base_file="",
-                log_files=(log_file.name,),
+            WriteStat.of_log_file(
+                self._target.file_id,
+                log_file.path,
+                plan.instant,
+                rows=log_file.rows,
+                deletes=log_file.deletes,
+                size=log_file.size,
             )
         )
 

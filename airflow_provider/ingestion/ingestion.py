@@ -42,7 +42,7 @@ from airflow_provider.ingestion.key_lookup import LogTargets, check_appendable, 
 from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.managed import maintain
-from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSlice, FileSystemView
+from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.files import write_metadata_of_partitions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition
@@ -52,6 +52,10 @@ from airflow_provider.table.writable import check_no_buckets
 
 log = logging.getLogger(__name__)
 
+# Why a write that has lost a file group cannot be merged again.
+_INDEX_GOES_BY_REQUEST = "to instant {}, which was requested later and keeps the places in the record index"
+_IS_MERGED_FIRST = "to instant {}, which was requested later, so that readers would merge that log file last"
+_IS_MERGED_AGAIN = "to the late instant {}, whose deletes readers would merge with this base file once more"
 _MANY_PARTITIONS = 32  # new ones, from which on one wait for a local disk is worth it
 
 _NEGLIGIBLE = 0.001  # share of a full file
@@ -312,15 +316,16 @@ class Ingestion:
             plan.append_updates(targets.log_paths)
             for group in plan.file_groups:
                 if last := targets.requested_later(group, self.writer.instant):
-                    raise self._comes_last_no_more(group, last)
+                    raise self._has_lost(group, _IS_MERGED_FIRST.format(last))
                 if again := merged_again(self._table, view, targets.slices[group], self.writer.instant):
-                    raise self._would_be_merged_again(group, again)
+                    raise self._has_lost(group, _IS_MERGED_AGAIN.format(again))
         for number, target in plan.targets.items():
             if target.base_file is not None and self.writer.must_replace(target.base_file):
                 if any(
                     index.partition == MetadataPartition.RECORD_INDEX for index in self.writer.base.indexes
                 ):
-                    raise self._orders_by_requested_time(target.base_file)
+                    base = target.base_file
+                    raise self._has_lost(base.file_group, _INDEX_GOES_BY_REQUEST.format(base.instant))
                 plan.targets[number] = Target.replacing(target.base_file)
         return plan
 
@@ -336,16 +341,14 @@ class Ingestion:
             overwrites=self._job.kind.replaces is not None,
         )
         for target in plan.targets.values():
+            group = FileGroupId(target.partition_path, target.file_id)
             if not target.merges_in_any_order and target.last_instant > self.writer.instant:
-                raise self._comes_last_no_more(
-                    FileGroupId(target.partition_path, target.file_id), target.last_instant
-                )
+                raise self._has_lost(group, _IS_MERGED_FIRST.format(target.last_instant))
             if target.log_paths and not target.merges_in_any_order:
                 base = target.base_file and target.base_file.path
-                group = FileGroupId(target.partition_path, target.file_id)
                 file_slice = FileSlice(*group, "", base, target.log_paths)
                 if again := merged_again(self._table, buckets.view, file_slice, self.writer.instant):
-                    raise self._would_be_merged_again(group, again)
+                    raise self._has_lost(group, _IS_MERGED_AGAIN.format(again))
         return plan
 
     def _looked_in(self) -> Iterable[str]:
@@ -411,30 +414,12 @@ class Ingestion:
         found = {self._targets[report.target].replaced for report in reports if report.write_stats}
         return {file_group for file_group in found if file_group is not None}
 
-    def _orders_by_requested_time(self, base_file: BaseFile) -> _BeginAgainError:
-        # In this file group the index would keep the locations of the write with the later requested time.
-        return _BeginAgainError(
-            f"table {self._table.location}: instant {self.writer.instant} lost file group "
-            f"{base_file.partition_path}/{base_file.file_id} to instant {base_file.instant}, which was "
-            "requested later, and the record index goes by the requested time; run the write again",
-            instant=self.writer.instant,
-        )
-
-    def _comes_last_no_more(self, file_group: FileGroupId, last: str) -> _BeginAgainError:
+    def _has_lost(self, file_group: FileGroupId, why: str) -> _BeginAgainError:
+        """This write cannot be merged again with what another write has made of a file group."""
         shown = "/".join(file_group).lstrip("/")
         return _BeginAgainError(
-            f"table {self._table.location}: instant {self.writer.instant} lost file group {shown} to instant "
-            f"{last}, which was requested later, and readers merge log files in the order of requested "
-            "times; run the write again",
-            instant=self.writer.instant,
-        )
-
-    def _would_be_merged_again(self, file_group: FileGroupId, late: str) -> _BeginAgainError:
-        shown = "/".join(file_group).lstrip("/")
-        return _BeginAgainError(
-            f"table {self._table.location}: instant {self.writer.instant} lost file group {shown}, which has "
-            f"deletes, to instant {late}, which completed later than this one was requested: readers would "
-            "merge its log file with a base file of this one again; run the write again",
+            f"table {self._table.location}: instant {self.writer.instant} lost file group {shown} {why}; run "
+            "the write again",
             instant=self.writer.instant,
         )
 

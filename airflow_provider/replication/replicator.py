@@ -25,7 +25,7 @@ from airflow_provider.metastore import (
     NotificationEvent,
     ValidWriteIdList,
 )
-from airflow_provider.metastore.model import Phase, Replication, decode_table
+from airflow_provider.metastore.model import TXN_EVENTS, Phase, Replication, decode_table
 from airflow_provider.replication.copying import Copier
 from airflow_provider.replication.hudi_tables import is_hudi_table
 from airflow_provider.replication.policy import ReplicationPolicy
@@ -41,10 +41,6 @@ from airflow_provider.replication.table_data import TableData
 from airflow_provider.table.storage import Storage
 
 log = logging.getLogger(__name__)
-
-_TXN_EVENTS = frozenset(
-    {EventType.OPEN_TXN, EventType.ALLOC_WRITE_ID, EventType.COMMIT_TXN, EventType.ABORT_TXN}
-)
 
 
 _ABOUT_FILES = frozenset(
@@ -287,7 +283,7 @@ class Replicator:
         if len(self._waiting) >= self.settings.events_in_one_transaction:
             return False
         if event.event_type != EventType.COMMIT_TXN:
-            return event.event_type in _TXN_EVENTS
+            return event.event_type in TXN_EVENTS
         return int(event.message["txnid"]) in self._without_data
 
     def _wait_with_others(self, event: NotificationEvent) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from airflow_provider.concurrency.log import IndexState
-from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSlice, FileSystemView
+from airflow_provider.table.file_groups import COMPACTIONS, BaseFile, FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition
@@ -25,8 +25,6 @@ from airflow_provider.table.timeline import REWRITES, WriteStat
 
 SlicePair = tuple[FileSlice | None, FileSlice | None]
 """The slice of a file group before a change and after it."""
-
-_COMPACTIONS = frozenset({"COMPACT", "LOG_COMPACT"})
 
 
 def keeps_record_index(indexes: Iterable[IndexState]) -> bool:
@@ -135,7 +133,7 @@ def slices_of_write(
     :param view: the snapshot that the write is based on.
     :param logs_add_keys: whether the writer may have put new keys into log files. This package's do not.
     """
-    if operation in _COMPACTIONS:
+    if operation in COMPACTIONS:
         return ()
     table = HudiTable.at(storage)
     snapshot = SnapshotSlices(table, view)

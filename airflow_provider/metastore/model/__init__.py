@@ -7,6 +7,7 @@ the server does. Begin with :mod:`~airflow_provider.metastore.model.objects`; vi
 
 from airflow_provider.metastore.model.events import (
     MESSAGE_FORMAT,
+    TXN_EVENTS,
     ZIPPED_FORMAT,
     EventType,
     LogConsumer,
@@ -104,6 +105,7 @@ __all__ = [
     "NO_WRITE_ID",
     "PROVIDER",
     "TARGET_FOR",
+    "TXN_EVENTS",
     "USER",
     "ZIPPED_FORMAT",
     "Column",

@@ -38,6 +38,12 @@ class EventType(StrEnum):
     UPDATE_PARTITION_COLUMN_STAT = "UPDATE_PART_COL_STAT_EVENT"
 
 
+TXN_EVENTS = frozenset(
+    {EventType.OPEN_TXN, EventType.ALLOC_WRITE_ID, EventType.COMMIT_TXN, EventType.ABORT_TXN}
+)
+"""The types of events that a replication maps to transactions and write ids of its target."""
+
+
 @dataclass(frozen=True)
 class NotificationEvent:
     """One entry of the notification log.

@@ -157,10 +157,12 @@ def move_position(
     new = [each for each in events if known.event_id is None or each.event_id > known.event_id]
     if not new:
         return []
-    if known.phase is not Phase.FOLLOWING or known.event_id != new[0].event_id - 1:
+    position = known.event_id or 0
+    follows = all(each.event_id == position + number for number, each in enumerate(new, 1))
+    if known.phase is not Phase.FOLLOWING or not follows:
         raise InvalidInputError(
-            f"replication {policy!r} is at {known.phase}, event {known.event_id}: event {new[0].event_id} "
-            "cannot follow",
+            f"replication {policy!r} is at {known.phase}, event {known.event_id}: events "
+            f"{', '.join(str(each.event_id) for each in new)} cannot follow",
             policy=policy,
         )
     last = new[-1]

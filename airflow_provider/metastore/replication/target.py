@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from airflow_provider.metastore.catalog import as_replicator
 from airflow_provider.metastore.database import MetastoreEngine
 from airflow_provider.metastore.model import (
-    EventType,
+    TXN_EVENTS,
     NotificationEvent,
     Phase,
     Replication,
@@ -34,10 +34,6 @@ from airflow_provider.metastore.replication.transactions import mapped_txns, txn
 from airflow_provider.metastore.transactions import last_write_id
 
 T = TypeVar("T")
-
-_TXN_EVENTS = frozenset(
-    {EventType.OPEN_TXN, EventType.ALLOC_WRITE_ID, EventType.COMMIT_TXN, EventType.ABORT_TXN}
-)
 
 
 class TargetInDatabase:
@@ -94,7 +90,7 @@ class TargetInDatabase:
 
         def apply(connection: Connection) -> None:
             for event in move_position(connection, scope.policy, events):
-                if event.event_type in _TXN_EVENTS:
+                if event.event_type in TXN_EVENTS:
                     txn_event(connection, scope.policy, event, scope)
                 else:
                     apply_catalog_event(connection, event, scope)

@@ -7,7 +7,6 @@ groups per partition), and its record ``HoodieClusteringPlan``, which stores the
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import pyarrow as pa
 from airflow_provider.concurrency import ServicePlan
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError, UnsupportedTableError
 from airflow_provider.services.clustering.row_order import LAYOUTS, MOST_COLUMNS, can_order
+from airflow_provider.services.partition_patterns import matches
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.hudi_table import HudiTable
@@ -200,7 +200,7 @@ def plan_clustering(
     groups = [
         group
         for partition in view.partitions()
-        if _matches(partition, settings.partitions)
+        if matches(partition, settings.partitions)
         for group in _groups_of(table, settings, view, partition, taken)
     ]
     groups.sort(
@@ -289,10 +289,6 @@ def _is_laid_out(view: FileSystemView, found: Sequence[_Candidate], settings: Cl
         return False
     metadata = view.timeline.commit_metadata(made)
     return metadata.extra_metadata.get(LAYOUT_KEY) == settings.described_layout
-
-
-def _matches(partition: str, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatch.fnmatchcase(partition, pattern) for pattern in patterns)
 
 
 def _group_to_avro(storage: Storage, group: ClusteringGroup) -> dict[str, Any]:

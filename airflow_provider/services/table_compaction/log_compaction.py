@@ -11,7 +11,6 @@ plan, the file group is left out. Sources: ``HoodieLogCompactionPlanGenerator`` 
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,6 +39,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.locks import LockProvider, default_lock, open_lock
 from airflow_provider.services.compaction import CompactionResult
 from airflow_provider.services.compaction_plan import CompactionOperation, CompactionPlan
+from airflow_provider.services.partition_patterns import matches
 from airflow_provider.services.table_compaction.table_compaction_plan import (
     operations_of,
     read_plan,
@@ -99,12 +99,12 @@ def plan_log_compaction(
             return False
         return len({each.instant for each in blocks}) >= settings.blocks
 
-    def matches(partition: str) -> bool:
-        patterns = settings.partitions
-        return not patterns or any(fnmatch.fnmatchcase(partition, each) for each in patterns)
-
-    partitions = filter(matches, view.all_partitions())
-    found = (each for partition in partitions for each in operations_of(table, view, partition))
+    found = (
+        operation
+        for partition in view.all_partitions()
+        if matches(partition, settings.partitions)
+        for operation in operations_of(table, view, partition)
+    )
     chosen = tuple(filter(is_due, found))
     return CompactionPlan(chosen) if chosen else None
 
@@ -297,20 +297,13 @@ def compact_log(
         tuple(instants),
     )
     check_wanted(reader.storage, instant, [written.path])
-    return WriteStat(
-        file_id=operation.file_id,
-        partition_path=operation.partition,
-        path=written.path,
-        prev_commit=instant,
-        num_writes=written.rows,
-        num_update_writes=written.rows,
-        num_deletes=written.deletes,
-        total_write_bytes=written.size,
-        file_size=written.size,
-        log_version=1,
-        log_offset=0,
-        base_file="",
-        log_files=(written.name,),
+    return WriteStat.of_log_file(
+        operation.file_id,
+        written.path,
+        instant,
+        rows=written.rows,
+        deletes=written.deletes,
+        size=written.size,
     )
 
 

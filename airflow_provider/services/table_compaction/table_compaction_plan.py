@@ -7,12 +7,12 @@ Sources: ``ScheduleCompactionActionExecutor`` (when one is due), ``LogFileSizeBa
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
 from airflow_provider.services.compaction_plan import CompactionOperation, CompactionPlan
+from airflow_provider.services.partition_patterns import matches
 from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import slices_of
@@ -73,7 +73,7 @@ def plan_table_compaction(
     :param taken: file groups to leave alone.
     :return: None when there is nothing to compact.
     """
-    partitions = [path for path in view.all_partitions() if _matches(path, settings.partitions)]
+    partitions = [path for path in view.all_partitions() if matches(path, settings.partitions)]
     found = [
         operation
         for partition in partitions
@@ -150,10 +150,6 @@ def operations_of(table: HudiTable, view: FileSystemView, partition: str) -> Ite
                 sum(sizes.get(path, 0) for path in file_slice.log_paths),
                 sizes.get(file_slice.base_path or "", 0),
             )
-
-
-def _matches(partition: str, patterns: tuple[str, ...]) -> bool:
-    return not patterns or any(fnmatch.fnmatchcase(partition, pattern) for pattern in patterns)
 
 
 def _name(path: str) -> str:

@@ -14,6 +14,7 @@ from airflow_provider.table.file_groups.cleans import (
 from airflow_provider.table.file_groups.file_slice import FileSlice
 from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView, ShownInstants
 from airflow_provider.table.file_groups.visibility import (
+    COMPACTIONS,
     MERGES_IN_ANY_ORDER,
     Effect,
     ValidWriteIds,
@@ -24,6 +25,7 @@ from airflow_provider.table.file_groups.visibility import (
 )
 
 __all__ = [
+    "COMPACTIONS",
     "MERGES_IN_ANY_ORDER",
     "ORPHANED_INSTANTS",
     "BaseFile",

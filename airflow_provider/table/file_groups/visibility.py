@@ -37,8 +37,8 @@ from airflow_provider.table.timeline import (
 OVERWRITES = frozenset({"INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE"})
 """Operation types that keep no row of the file groups that they replace."""
 
-
-_COMPACTIONS = frozenset({"COMPACT", "LOG_COMPACT"})
+COMPACTIONS = frozenset({"COMPACT", "LOG_COMPACT"})
+"""Operation types that merge the files of a file slice, and change no record."""
 
 
 class ValidWriteIds(Protocol):
@@ -97,7 +97,7 @@ class Effect:
         written = frozenset(FileGroupId(stat.partition_path, stat.file_id) for stat in stats)
         if described.extra_metadata.get(MERGES_IN_ANY_ORDER) == "true":
             merged_on -= appended
-        if operation in _COMPACTIONS:
+        if operation in COMPACTIONS:
             merged_on |= written  # also of a file group that was log files alone
         taken_out_of: set[str] = set()
         if operation not in REWRITES:

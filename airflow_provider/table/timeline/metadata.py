@@ -79,6 +79,36 @@ class WriteStat:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
+    def of_log_file(
+        cls, file_id: str, path: str, instant: str, *, rows: int, deletes: int, size: int
+    ) -> WriteStat:
+        """The statistics of a write that appended a log file, as the JVM's Hudi sets them.
+
+        :param file_id: id of the file group.
+        :param path: the log file's path relative to the table.
+        :param instant: requested time of the write.
+        :param rows: rows in the file.
+        :param deletes: keys that it deletes.
+        :param size: its bytes.
+        """
+        partition_path, _, name = path.rpartition("/")
+        return cls(
+            file_id=file_id,
+            partition_path=partition_path,
+            path=path,
+            prev_commit=instant,
+            num_writes=rows,
+            num_update_writes=rows,
+            num_deletes=deletes,
+            total_write_bytes=size,
+            file_size=size,
+            log_version=1,
+            log_offset=0,
+            base_file="",
+            log_files=(name,),
+        )
+
+    @classmethod
     def from_dict(cls, described: Mapping[str, Any]) -> WriteStat:
         """Read what :meth:`to_dict` made."""
         log_files = described.get("log_files")

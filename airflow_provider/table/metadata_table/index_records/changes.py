@@ -233,10 +233,10 @@ def record_keys(storage: Storage, file_slice: FileSlice, living: LivingKeys | No
     :param living: reads slices with log files.
     :raises FileNotFoundError: when a file of it is not there.
     """
-    if living is not None and file_slice.log_paths:
-        return living(file_slice)
     if file_slice.base_path is None or file_slice.log_paths:
-        raise ValueError(f"who reads the log files of {file_slice.file_id}?")
+        if living is None:
+            raise ValueError(f"the log files of {file_slice.file_id} need a reader of living keys")
+        return living(file_slice)
     with BaseFileReader(storage, file_slice.base_path) as reader:
         return _read_keys(reader)
 
