@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider.exceptions import ReplicationTargetError
+from airflow_provider.exceptions import InvalidInputError, ReplicationTargetError
 from airflow_provider.metastore import Column, EventType, PartitionSpec, TxnState, TxnType
 from airflow_provider.table import HudiTable
 from tests.unit.concurrency.transactional_lake import SCHEMA
@@ -226,4 +226,19 @@ def test_a_table_that_was_dropped_and_created_anew_is_the_new_one(pair: Pair, ke
     pair.lake.write("trips", {2: 20})
     pair.replicate()
     assert pair.rows_of_target("trips") == {2: 20}
+    pair.check_equal()
+
+
+@pytest.mark.parametrize("missing", [0, 1], ids=["the first", "one between"])
+def test_no_event_is_left_out(pair: Pair, missing: int) -> None:
+    replicator, target = pair.replicator(), pair.target.replication_target()
+    position = replicator.status().event_id or 0
+    for _ in range(2):
+        pair.lake.abort(pair.lake.begin())
+    events = pair.source.next_events(position)
+    events = [each for each in events if each.event_id != position + 1 + missing]
+    with pytest.raises(InvalidInputError, match=rf"event {position}: events .* cannot follow"):
+        target.apply_events(replicator.scope, events)
+    assert replicator.status().event_id == position
+    pair.replicate()
     pair.check_equal()
