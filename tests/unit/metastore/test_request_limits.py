@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import struct
 from collections.abc import Iterator
@@ -84,6 +85,20 @@ def test_a_request_of_too_many_bytes_is_refused(server: MetastoreServer, client:
         assert client.get_tables("lake", "x" * 90_000) == []
     with pytest.raises(TApplicationException, match=r"more than 100000 bytes; .* --max-message-bytes"):
         client.get_tables("lake", "x" * 1_000_000)
+
+
+def test_a_request_that_unzips_to_too_many_bytes_is_refused(client: Any) -> None:
+    def ask(arguments: bytes) -> Any:
+        return client.serve_replicator(hive.ReplicatorRequest(operation="replication", arguments=arguments))
+
+    bomb = gzip.compress(b'["' + b"x" * 30_000_000 + b'"]')
+    assert len(bomb) < LIMITS.message_bytes
+    with pytest.raises(
+        (hive.MetaException, TApplicationException), match=r"more than 100000 bytes; .* --max-message-bytes"
+    ):
+        ask(bomb)
+    with pytest.raises(hive.NoSuchObjectException):
+        ask(gzip.compress(b'["trips"]'))
 
 
 def test_a_range_of_too_many_transactions_is_refused(client: Any) -> None:

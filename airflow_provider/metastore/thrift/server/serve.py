@@ -231,7 +231,7 @@ def _server(options: ServiceOptions, store: Metastore | CachedStore, metastore: 
         PartitionReadHandler(reads, structs),
         PartitionHandler(reads, structs, warehouse),
         TransactionHandler(metastore, options.txn_timeout, options.limits),
-        NotificationHandler(metastore, options.message_format),
+        NotificationHandler(metastore, options.message_format, options.limits),
         StatisticsHandler(metastore),
         PrivilegeHandler(),
         EmptyAnswers(),

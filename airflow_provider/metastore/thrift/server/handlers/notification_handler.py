@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -29,6 +30,7 @@ from airflow_provider.metastore.model import (
     partition_values,
 )
 from airflow_provider.metastore.thrift.protocol import hive, partition_name
+from airflow_provider.metastore.thrift.server.limits import Limits
 from airflow_provider.metastore.transactions import (
     WriteEventInfo,
     WriteNotification,
@@ -51,16 +53,20 @@ class NotificationHandler:
 
     :param metastore: the metastore.
     :param message_format: the format of messages, ``json-0.2`` or ``gzip(json-2.0)``.
+    :param limits: the limits of requests; this class uses ``message_bytes``.
     :raises InvalidInputError: when the format is another one.
     """
 
-    def __init__(self, metastore: Metastore, message_format: str = MESSAGE_FORMAT) -> None:
+    def __init__(
+        self, metastore: Metastore, message_format: str = MESSAGE_FORMAT, limits: Limits | None = None
+    ) -> None:
         if message_format not in (MESSAGE_FORMAT, ZIPPED_FORMAT):
             raise InvalidInputError(
                 f"messages cannot be sent as {message_format!r}; give {MESSAGE_FORMAT!r} or {ZIPPED_FORMAT!r}"
             )
         self._metastore = metastore
         self._message_format = message_format
+        self._most_bytes = (limits or Limits()).message_bytes
 
     def get_current_notificationEventId(self) -> Any:  # noqa: N802 (Hive's name)
         return hive.CurrentNotificationEventId(eventId=self._metastore.current_event_id())
@@ -188,7 +194,14 @@ class NotificationHandler:
                 "server to the replicator's release"
             )
         try:
-            arguments = json.loads(gzip.decompress(request.arguments))
+            with gzip.GzipFile(fileobj=io.BytesIO(request.arguments)) as zipped:
+                text = zipped.read(self._most_bytes + 1)
+            if len(text) > self._most_bytes:  # a few bytes can unzip to any number
+                raise InvalidInputError(
+                    f"the arguments of {request.operation!r} unzip to more than {self._most_bytes} bytes; a "
+                    "server allows more by --max-message-bytes"
+                )
+            arguments = json.loads(text)
         except (OSError, EOFError, ValueError) as error:
             raise InvalidInputError(
                 f"arguments of {request.operation!r} are no zipped JSON: {error}"
