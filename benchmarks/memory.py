@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -62,6 +63,15 @@ def cluster(library: type[Library], location: str, _: str) -> int:
 WORKS = {f"upsert of {UPSERTED:,} rows": upsert, "z-order clustering, in process": cluster}
 
 
+def peak(
+    work: Callable[[type[Library], str, str], int], library: type[Library], folder: Path, counts: set[int]
+) -> tuple[float, int]:
+    """The peak of one work in a process of its own, in MB and bytes; its number of rows goes into a set."""
+    count, size = alone(work, library, str(folder / library.__name__), str(folder / "batch"))
+    counts.add(count)
+    return size / 1e6, size
+
+
 def main() -> None:
     """Run, and report."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -79,14 +89,9 @@ def main() -> None:
                 alone(load, library, str(folder / library.__name__), str(folder / "load"))
             for work, function in WORKS.items():
                 counts: set[int] = set()
-
-                def peak(library: type[Library]) -> tuple[float, int]:
-                    at, source = str(folder / library.__name__), str(folder / "batch")  # noqa: B023
-                    count, size = alone(function, library, at, source)  # noqa: B023
-                    counts.add(count)  # noqa: B023
-                    return size / 1e6, size
-
-                turns = {library.name: partial(peak, library) for library in LIBRARIES}
+                turns = {
+                    library.name: partial(peak, function, library, folder, counts) for library in LIBRARIES
+                }
                 sides = in_turns(turns, rounds=1, warm_up=0)
                 if len(counts) > 1:
                     raise SystemExit(f"{work}: the tables have different numbers of rows: {counts}")
