@@ -22,14 +22,14 @@ commands = typer.Typer(no_args_is_help=True, help="Replications into a metastore
 Source = Annotated[
     str,
     typer.Option(
-        help="SQLAlchemy URL of the source's metastore; thrift:// of a server of it, but for a failover.",
+        help="SQLAlchemy URL of the source's metastore, or thrift:// of a server of it.",
         show_default=False,
     ),
 ]
 Target = Annotated[
     str,
     typer.Option(
-        help="SQLAlchemy URL of the target's metastore; thrift:// of a server of it, but for a failover.",
+        help="SQLAlchemy URL of the target's metastore, or thrift:// of a server of it.",
         show_default=False,
     ),
 ]

@@ -18,8 +18,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection
-
 from airflow_provider.concurrency.readers import forget_consumer
 from airflow_provider.concurrency.transactions import abort_transaction
 from airflow_provider.concurrency.undo import revert
@@ -29,28 +27,21 @@ from airflow_provider.exceptions import (
     ReplicationError,
     TransactionOpenError,
 )
-from airflow_provider.metastore import AnyMetastore, EventType, Metastore, TableInfo, TxnState
-from airflow_provider.metastore.catalog import as_replicator
-from airflow_provider.metastore.model import FROZEN_BY, TARGET_FOR, Phase
-from airflow_provider.metastore.replication import (
-    begin_policy,
-    end_txn,
-    find_policy,
-    mapped_txns,
-    set_parameters,
-    set_phase,
-)
+from airflow_provider.metastore import AnyMetastore, EventType, TableInfo, ValidWriteIdList
+from airflow_provider.metastore.model import Phase
 from airflow_provider.replication.hudi_tables import is_hudi_table
 from airflow_provider.replication.policy import ReplicationPolicy
 from airflow_provider.replication.replicator import Replicator
 from airflow_provider.replication.settings import ReplicationSettings
-from airflow_provider.replication.sides import consumer_of, embedded
+from airflow_provider.replication.sides import consumer_of
 from airflow_provider.table.file_groups import effect_of
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage, move_folder
 from airflow_provider.table.timeline import TargetState, find_archived
 
 log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -108,8 +99,8 @@ def failover(
     """Hand the databases over to the target: a planned failover. A second call goes on where the first ended.
 
     :param policy: the replication.
-    :param source: the source's metastore, by its database.
-    :param target: the target's metastore, by its database.
+    :param source: the source's metastore.
+    :param target: the target's metastore.
     :param timeout_seconds: seconds to wait for the end of transactions that write into the databases.
     :param abort_open: whether to abort and undo the transactions that are still open then; else they are an
         error.
@@ -119,21 +110,20 @@ def failover(
     :raises NoSuchObjectError: when the replication has never begun.
     :raises ReplicationError: see :meth:`Replicator.run`.
     """
-    one, other = embedded(source, "source"), embedded(target, "target")
-    replicator = Replicator(policy, one, other, settings=settings)
+    replicator = Replicator(policy, source, target, settings=settings)
     known = replicator.status()
     aborted: tuple[int, ...] = ()
     if known.phase is not Phase.FAILED_OVER:
         if known.phase is Phase.BOOTSTRAP:
             replicator.run()
-        _change(one, policy.scope.databases, {FROZEN_BY: policy.name})
-        aborted = _end_open(policy, one, time.monotonic() + timeout_seconds, abort_open)
-        ends = one.current_event_id()
+        source.replication_target().freeze(policy.name, policy.scope.databases)
+        aborted = _end_open(policy, source, time.monotonic() + timeout_seconds, abort_open)
+        ends = source.current_event_id()
         while (replicator.status().event_id or 0) < ends:
             replicator.run()
         replicator.run()
-        _open_target(policy, other)
-    _follow_back(policy, one, other)
+        _open_target(policy, target)
+    _follow_back(policy, source, target)
     return Failover(policy.name, back_name(policy.name), replicator.status().event_id or 0, aborted)
 
 
@@ -142,15 +132,14 @@ def abort_failover(policy: ReplicationPolicy, source: AnyMetastore, target: AnyM
 
     :raises InvalidInputError: when the failover is done: then hand over in the other direction.
     """
-    one, other = embedded(source, "source"), embedded(target, "target")
-    known = other.engine.read(lambda connection: find_policy(connection, policy.name))
+    known = target.replication_target().replication(policy.name)
     if known.phase is Phase.FAILED_OVER:
         raise InvalidInputError(
             f"replication {policy.name!r} has failed over already; hand over in the other direction, by "
             f"replication {back_name(policy.name)!r}",
             policy=policy.name,
         )
-    _change(one, policy.scope.databases, {FROZEN_BY: None})
+    source.replication_target().thaw(policy.scope.databases)
 
 
 def promote(
@@ -162,14 +151,14 @@ def promote(
     the old source any more.
 
     :param policy: the replication.
-    :param target: the target's metastore, by its database.
+    :param target: the target's metastore.
     :param source: the old source's metastore, if it still answers: then the result names the lacking
         transactions, and the source's writers are stopped.
     :raises NoSuchObjectError: when the replication has never begun.
     :raises InvalidInputError: when the replication's bootstrap is not done.
     """
-    other = embedded(target, "target")
-    known = other.engine.read(lambda connection: find_policy(connection, policy.name))
+    records = target.replication_target()
+    known = records.replication(policy.name)
     if known.event_id is None:
         raise InvalidInputError(
             f"replication {policy.name!r} has not done its bootstrap: the target has no state that the "
@@ -177,10 +166,10 @@ def promote(
             policy=policy.name,
         )
     if source is not None:
-        _change(embedded(source, "source"), policy.scope.databases, {FROZEN_BY: policy.name})
-    opened = sorted(other.engine.read(lambda connection: mapped_txns(connection, policy.name)))
+        source.replication_target().freeze(policy.name, policy.scope.databases)
+    opened = sorted(records.mapped_txns(policy.name))
     if known.phase is not Phase.FAILED_OVER:
-        _open_target(policy, other)
+        _open_target(policy, target)
     lacking = None if source is None else lacking_transactions(policy, source, target)
     return Failover(policy.name, back_name(policy.name), known.event_id, tuple(opened), lacking)
 
@@ -192,16 +181,15 @@ def lacking_transactions(
 
     :raises EventsExpiredError: when the source's log does not reach back to the target's position.
     """
-    one, other = embedded(source, "source"), embedded(target, "target")
-    known = other.engine.read(lambda connection: find_policy(connection, policy.name))
+    known = target.replication_target().replication(policy.name)
     position, found = known.event_id or 0, []
-    while events := one.next_events(position):
+    while events := source.next_events(position):
         for event in events:
             if event.event_type == EventType.COMMIT_TXN:
                 txn_id = int(event.message["txnid"])
                 tables = {
                     f"{write.database}.{write.table}": write.write_id
-                    for write in one.writes_of(txn_id)
+                    for write in source.writes_of(txn_id)
                     if write.write_id is not None and policy.scope.database(write.database)
                 }
                 if tables:
@@ -242,45 +230,39 @@ def follow_after_promotion(
     differences.
 
     :param policy: the replication by which the new source was promoted.
-    :param old_source: the old source's metastore, by its database.
-    :param new_source: the new source's metastore, by its database.
+    :param old_source: the old source's metastore.
+    :param new_source: the new source's metastore.
     :param settings: the settings of the first pass.
     :return: the tables that were kept aside.
     :raises InvalidInputError: when the policy has not failed over.
     """
-    one, other = embedded(old_source, "old source"), embedded(new_source, "new source")
-    known = other.engine.read(lambda connection: find_policy(connection, policy.name))
+    known = new_source.replication_target().replication(policy.name)
     if known.phase is not Phase.FAILED_OVER:
         raise InvalidInputError(f"replication {policy.name!r} has not failed over", policy=policy.name)
-    _change(one, policy.scope.databases, {FROZEN_BY: policy.name})
-    _end_open(policy, one, time.monotonic(), abort_open=True)
-    kept = []
-    for database in policy.scope.databases:
-        with suppress(NoSuchObjectError):
-            for name in one.list_tables(database):
-                if found := _keep_aside(policy, one.get_table(database, name), known.event_id or 0):
-                    kept.append(found)
-    _follow_back(policy, one, other)
-    Replicator(policy.reversed(back_name(policy.name)), other, one, settings=settings).run(bootstrap=True)
+    old_source.replication_target().freeze(policy.name, policy.scope.databases)
+    _end_open(policy, old_source, time.monotonic(), abort_open=True)
+    kept = [
+        found
+        for each in old_source.replication_state(policy.scope.databases).tables
+        if (found := _keep_aside(policy, each.table, known.event_id or 0))
+    ]
+    _follow_back(policy, old_source, new_source)
+    back = policy.reversed(back_name(policy.name))
+    Replicator(back, new_source, old_source, settings=settings).run(bootstrap=True)
     return tuple(kept)
 
 
 # --- steps --------------------------------------------------------------------------------------
 
 
-def _change(metastore: Metastore, databases: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
-    with as_replicator():
-        metastore.engine.write(lambda connection: set_parameters(connection, databases, changes))
-
-
 def _end_open(
-    policy: ReplicationPolicy, source: Metastore, deadline: float, abort_open: bool
+    policy: ReplicationPolicy, source: AnyMetastore, deadline: float, abort_open: bool
 ) -> tuple[int, ...]:
     """Wait for the end of the transactions that write into the databases, which get no more write ids."""
     aborted: list[int] = []
-    while opened := _open_writers(policy, source):
+    while opened := source.replication_target().open_writers(policy.scope.databases):
         if time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(_POLL_SECONDS)
             continue
         if not abort_open:
             raise TransactionOpenError(
@@ -296,43 +278,23 @@ def _end_open(
     return tuple(aborted)
 
 
-def _open_writers(policy: ReplicationPolicy, source: Metastore) -> list[int]:
-    seen = source.valid_txn_list()
-    opened = [one for one in seen.exceptions if not seen.is_aborted(one)]
-    return [
-        txn_id
-        for txn_id in opened
-        if any(policy.scope.database(write.database) for write in source.writes_of(txn_id))
-    ]
-
-
-def _open_target(policy: ReplicationPolicy, target: Metastore) -> None:
+def _open_target(policy: ReplicationPolicy, target: AnyMetastore) -> None:
     """Admit writes to the target, after undoing the transactions that were not committed."""
-    name, databases = policy.name, policy.scope.databases.values()
-    for database in databases:
-        with suppress(NoSuchObjectError):
-            for table in target.list_tables(database):
-                _settle(policy, target, target.get_table(database, table))
-
-    def switch(connection: Connection) -> None:
-        for source_txn in mapped_txns(connection, name):
-            end_txn(connection, name, source_txn, TxnState.ABORTED)
-        set_parameters(connection, databases, {TARGET_FOR: None})
-        set_phase(connection, name, Phase.FAILED_OVER)
-
-    with as_replicator():
-        target.engine.write(switch)
-    log.info("replication %s: %s takes writes now", name, target.url)
+    databases = list(policy.scope.databases.values())
+    for each in target.replication_state(databases).tables:
+        _settle(policy, each.table, each.write_ids)
+    target.replication_target().take_over(policy.name, databases)
+    log.info("replication %s: %s takes writes now", policy.name, target.url)
 
 
-def _settle(policy: ReplicationPolicy, target: Metastore, table: TableInfo) -> None:
+def _settle(policy: ReplicationPolicy, table: TableInfo, seen: ValidWriteIdList) -> None:
     """Undo a table's changes of transactions that will not be committed, and forget that it was a target."""
     if not table.location:
         return  # a view
     storage = Storage(table.location, policy.target_options)
     if not is_hudi_table(storage):
         return
-    hudi, seen = HudiTable.at(storage), target.valid_write_id_list(table.database, table.name)
+    hudi = HudiTable.at(storage)
     timeline = hudi.timeline()
     for commit in reversed(timeline.commits()):
         write_id = effect_of(storage, timeline, commit).write_id
@@ -350,32 +312,20 @@ def _settle(policy: ReplicationPolicy, target: Metastore, table: TableInfo) -> N
     forget_consumer(hudi, consumer_of(policy.name))
 
 
-def _follow_back(policy: ReplicationPolicy, old_source: Metastore, new_source: Metastore) -> None:
+def _follow_back(policy: ReplicationPolicy, old_source: AnyMetastore, new_source: AnyMetastore) -> None:
     """Make the old source the target of the replication in the other direction."""
     back = policy.reversed(back_name(policy.name))
-    databases = dict(back.scope.databases)
-
-    def begin(connection: Connection) -> None:
-        begin_policy(connection, back.name, new_source.url, databases)
-        if find_policy(connection, back.name).phase is Phase.FAILED_OVER:
-            set_phase(connection, back.name, Phase.BOOTSTRAP)
-        changes = {FROZEN_BY: None, TARGET_FOR: back.name}
-        set_parameters(connection, databases.values(), changes)
-
-    with as_replicator():
-        old_source.engine.write(begin)
+    old_source.replication_target().follow_back(back.name, new_source.url, dict(back.scope.databases))
     with suppress(NoSuchObjectError):
         old_source.unregister_consumer(consumer_of(policy.name))
-    for database in policy.scope.databases:
-        with suppress(NoSuchObjectError):
-            for name in old_source.list_tables(database):
-                location = old_source.get_table(database, name).location
-                storage = Storage(location, policy.source_options) if location else None
-                if storage is not None and is_hudi_table(storage):
-                    # Without this the replicator would take the table for another one.
-                    there = Storage(policy.scope.location(location), policy.target_options)
-                    TargetState(there.root).write(storage)
-                    forget_consumer(HudiTable.at(storage), consumer_of(policy.name))
+    for each in old_source.replication_state(policy.scope.databases).tables:
+        location = each.table.location
+        storage = Storage(location, policy.source_options) if location else None
+        if storage is not None and is_hudi_table(storage):
+            # Without this the replicator would take the table for another one.
+            there = Storage(policy.scope.location(location), policy.target_options)
+            TargetState(there.root).write(storage)
+            forget_consumer(HudiTable.at(storage), consumer_of(policy.name))
 
 
 def _keep_aside(policy: ReplicationPolicy, table: TableInfo, event_id: int) -> Divergence | None:

@@ -18,20 +18,6 @@ def consumer_of(policy: str) -> str:
     return f"replication-{policy}"
 
 
-def embedded(metastore: AnyMetastore, side: str) -> Metastore:
-    """The metastore as one that is given by its database.
-
-    :param side: the side of the replication, for the error's text.
-    :raises InvalidInputError: when the metastore is given by a server.
-    """
-    if not isinstance(metastore, Metastore):
-        raise InvalidInputError(
-            f"the {side} is given by a server, {metastore.url}; give the URL of its database: a server will "
-            "do while a source is followed, and not for a failover"
-        )
-    return metastore
-
-
 def is_same_metastore(one: AnyMetastore, other: AnyMetastore) -> bool:
     """Whether two metastores are given by one database, or by one server's URL."""
     if isinstance(one, Metastore) and isinstance(other, Metastore):

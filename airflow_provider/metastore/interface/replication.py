@@ -1,8 +1,8 @@
-"""What a replicator asks of the metastore of its target."""
+"""What a replicator asks of the metastore of its target, and a failover of both metastores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from airflow_provider.metastore.model import NotificationEvent, Replication, Scope, SourceState
@@ -79,3 +79,32 @@ class ReplicationTarget(Protocol):
 
     def last_write_id(self, database: str, table: str) -> int:
         """The last write id of a table, also of one that is dropped; 0 when there was none."""
+
+    # --- failover --------------------------------------------------------------------------
+
+    def freeze(self, policy: str, databases: Collection[str]) -> None:
+        """Stop the writers of databases of the source, so that the target can become the source.
+
+        :param databases: the names of the databases here; those that do not exist are left out.
+        """
+
+    def thaw(self, databases: Collection[str]) -> None:
+        """Admit the writers of frozen databases again."""
+
+    def open_writers(self, databases: Collection[str]) -> list[int]:
+        """The open transactions that have written into the databases, or may; never from a cache."""
+
+    def take_over(self, policy: str, databases: Collection[str]) -> None:
+        """Abort the transactions that the replication has open here, and admit writers to its target.
+
+        :param databases: the names of the databases here.
+        """
+
+    def follow_back(self, policy: str, source: str, databases: Mapping[str, str]) -> None:
+        """Make databases that were a source the target of the replication in the other direction.
+
+        :param policy: the replication in the other direction.
+        :param source: the URL of its source, which was the target.
+        :param databases: the database here by the database there.
+        :raises InvalidInputError: see :meth:`begin`.
+        """

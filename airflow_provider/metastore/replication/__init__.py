@@ -7,15 +7,10 @@ puts them together to what a replicator asks for.
 :mod:`airflow_provider.replication` copies the data.
 """
 
-from airflow_provider.metastore.replication.events import apply_catalog_event
 from airflow_provider.metastore.replication.policies import (
-    begin_policy,
-    drop_policy,
     ensure_policy_of_client,
-    find_policy,
     policies,
     set_parameters,
-    set_phase,
 )
 from airflow_provider.metastore.replication.state import read_source
 from airflow_provider.metastore.replication.target import TargetInDatabase
@@ -27,18 +22,13 @@ from airflow_provider.metastore.replication.transactions import (
     map_txn,
     mapped_txns,
     target_txn_of,
-    txn_event,
 )
 
 __all__ = [
     "TargetInDatabase",
-    "apply_catalog_event",
-    "begin_policy",
     "bring_write_ids",
-    "drop_policy",
     "end_txn",
     "ensure_policy_of_client",
-    "find_policy",
     "force_write_id",
     "forget_write_ids",
     "map_txn",
@@ -46,7 +36,5 @@ __all__ = [
     "policies",
     "read_source",
     "set_parameters",
-    "set_phase",
     "target_txn_of",
-    "txn_event",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select, update
+from sqlalchemy import Connection, Row, select, update
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError, ReplicationLeaseError
 from airflow_provider.metastore.catalog import catalog
@@ -97,11 +97,6 @@ def policies(connection: Connection) -> list[Replication]:
     """All replications into this metastore, by name."""
     rows = connection.execute(select(replications).order_by(replications.c.policy))
     return [_replication(row) for row in rows]
-
-
-def drop_policy(connection: Connection, policy: str) -> None:
-    """Forget a replication; the databases that it copied stay."""
-    connection.execute(delete(replications).where(_is(policy)))
 
 
 def keep_lease(connection: Connection, policy: str, owner: str, seconds: float) -> None:

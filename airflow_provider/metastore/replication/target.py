@@ -1,8 +1,8 @@
-"""What a replicator asks of its target, on the target's database."""
+"""What a replicator asks of its target, and a failover of both sides, on the metastore's database."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -10,12 +10,15 @@ from sqlalchemy import Connection
 from airflow_provider.metastore.catalog import as_replicator
 from airflow_provider.metastore.database import MetastoreEngine
 from airflow_provider.metastore.model import (
+    FROZEN_BY,
+    TARGET_FOR,
     TXN_EVENTS,
     NotificationEvent,
     Phase,
     Replication,
     Scope,
     SourceState,
+    TxnState,
 )
 from airflow_provider.metastore.replication.events import apply_catalog_event
 from airflow_provider.metastore.replication.policies import (
@@ -27,11 +30,12 @@ from airflow_provider.metastore.replication.policies import (
     note_error,
     policies,
     release_lease,
+    set_parameters,
     set_phase,
 )
 from airflow_provider.metastore.replication.state import bring_over
-from airflow_provider.metastore.replication.transactions import mapped_txns, txn_event
-from airflow_provider.metastore.transactions import last_write_id
+from airflow_provider.metastore.replication.transactions import end_txn, mapped_txns, txn_event
+from airflow_provider.metastore.transactions import last_write_id, transactions
 
 T = TypeVar("T")
 
@@ -104,6 +108,49 @@ class TargetInDatabase:
     def last_write_id(self, database: str, table: str) -> int:
         """See :meth:`ReplicationTarget.last_write_id`."""
         return self._engine.read(lambda connection: last_write_id(connection, database, table))
+
+    def freeze(self, policy: str, databases: Collection[str]) -> None:
+        """See :meth:`ReplicationTarget.freeze`."""
+        self._write(lambda connection: set_parameters(connection, databases, {FROZEN_BY: policy}))
+
+    def thaw(self, databases: Collection[str]) -> None:
+        """See :meth:`ReplicationTarget.thaw`."""
+        self._write(lambda connection: set_parameters(connection, databases, {FROZEN_BY: None}))
+
+    def open_writers(self, databases: Collection[str]) -> list[int]:
+        """See :meth:`ReplicationTarget.open_writers`."""
+
+        def look(connection: Connection) -> list[int]:
+            seen = transactions.valid_txn_list(connection, None)
+            return [
+                txn_id
+                for txn_id in seen.exceptions
+                if not seen.is_aborted(txn_id)
+                and any(each.database in databases for each in transactions.writes_of(connection, txn_id))
+            ]
+
+        return self._engine.read(look)
+
+    def take_over(self, policy: str, databases: Collection[str]) -> None:
+        """See :meth:`ReplicationTarget.take_over`."""
+
+        def switch(connection: Connection) -> None:
+            for source_txn in mapped_txns(connection, policy):
+                end_txn(connection, policy, source_txn, TxnState.ABORTED)
+            set_parameters(connection, databases, {TARGET_FOR: None})
+            set_phase(connection, policy, Phase.FAILED_OVER)
+
+        self._write(switch)
+
+    def follow_back(self, policy: str, source: str, databases: Mapping[str, str]) -> None:
+        """See :meth:`ReplicationTarget.follow_back`."""
+
+        def begin(connection: Connection) -> None:
+            if begin_policy(connection, policy, source, databases).phase is Phase.FAILED_OVER:
+                set_phase(connection, policy, Phase.BOOTSTRAP)
+            set_parameters(connection, databases.values(), {FROZEN_BY: None, TARGET_FOR: policy})
+
+        self._write(begin)
 
     def _write(self, operation: Callable[[Connection], T]) -> T:
         with as_replicator():

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hudi import HudiTableBuilder
 
-from airflow_provider.metastore import Metastore, ValidWriteIdList
+from airflow_provider.metastore import AnyMetastore, Metastore, ValidWriteIdList
 from airflow_provider.metastore.replication import mapped_txns
 from airflow_provider.replication import Pass, ReplicationPolicy, ReplicationSettings, Replicator
 from airflow_provider.table import HudiTable, snapshot
@@ -45,10 +45,15 @@ class Pair:
         self.target: Metastore = database_of_lake(root / "target", target_url)
         self.policy = ReplicationPolicy("dr", {"lake": "lake_copy"}, {f"{root}/source": f"{root}/target"})
 
+    @property
+    def sides(self) -> tuple[AnyMetastore, AnyMetastore]:
+        """Source and target, as replicators and failovers are given them."""
+        return self.source, self.target
+
     def replicator(
         self, step: Callable[[str], None] = lambda _: None, settings: ReplicationSettings | None = None
     ) -> Replicator:
-        return Replicator(self.policy, self.source, self.target, step=step, settings=settings)
+        return Replicator(self.policy, *self.sides, step=step, settings=settings)
 
     def replicate(self, **options: Any) -> Pass:
         return self.replicator().run(**options)

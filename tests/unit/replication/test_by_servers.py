@@ -11,9 +11,7 @@ from airflow_provider.exceptions import InvalidInputError, ReplicationLeaseError
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.metastore.thrift.protocol import hive
 from airflow_provider.replication import (
-    ReplicationSettings,
     Replicator,
-    failover,
     replication_lag,
     replications,
 )
@@ -36,7 +34,6 @@ __all__ = [
     "pair",
     "pair_urls",
     "servers",
-    "test_a_failover_needs_the_databases",
     "test_a_position_that_has_fallen_out_of_the_log_says_so",
     "test_a_replicator_that_is_killed_at_any_step_goes_on",
     "test_a_request_that_nobody_can_mean_is_refused",
@@ -57,10 +54,9 @@ class PairByServers(Pair):
     source_server: AnyMetastore
     target_server: AnyMetastore
 
-    def replicator(
-        self, step: Callable[[str], None] = lambda _: None, settings: ReplicationSettings | None = None
-    ) -> Replicator:
-        return Replicator(self.policy, self.source_server, self.target_server, step=step, settings=settings)
+    @property
+    def sides(self) -> tuple[AnyMetastore, AnyMetastore]:
+        return self.source_server, self.target_server
 
 
 @pytest.fixture
@@ -136,14 +132,6 @@ def test_the_database_of_the_target_goes_on_where_its_server_was(pair: PairBySer
         pair.check_equal()
     with pytest.raises(ReplicationTargetError, match=r"repl\.target\.for"):
         pair.target_server.drop_table("lake_copy", "trips")
-
-
-def test_a_failover_needs_the_databases(pair: PairByServers) -> None:
-    with pytest.raises(InvalidInputError, match="the target is given by a server"):
-        failover(pair.policy, pair.source, pair.target_server)
-    pair.lake.write("riders", {7: 70})  # nothing was stopped
-    assert failover(pair.policy, pair.source, pair.target).lacking == ()
-    pair.check_equal()
 
 
 def test_by_the_command_line(pair: PairByServers, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def write_to_new_source(pair: Pair, name: str, rows: dict[int, int]) -> None:
 
 
 def follow_back(pair: Pair, policy: str = "dr-back") -> None:
-    Replicator(pair.policy.reversed(policy), pair.target, pair.source).run()
+    Replicator(pair.policy.reversed(policy), *reversed(pair.sides)).run()
 
 
 def test_a_planned_failover_loses_nothing_that_is_written_through_it(pair: Pair) -> None:
@@ -68,7 +68,7 @@ def test_a_planned_failover_loses_nothing_that_is_written_through_it(pair: Pair)
     writer.start()
     while len(written) < 3:
         pair.replicate()
-    done = failover(pair.policy, pair.source, pair.target)
+    done = failover(pair.policy, *pair.sides)
     writer.join()
     assert stopped.is_set()
     assert (done.aborted, done.lacking) == ((), ())
@@ -85,16 +85,16 @@ def test_a_planned_failover_loses_nothing_that_is_written_through_it(pair: Pair)
 
 
 def test_fail_back_copies_only_what_differs(pair: Pair) -> None:
-    failover(pair.policy, pair.source, pair.target)
+    failover(pair.policy, *pair.sides)
     back = pair.policy.reversed("dr-back")
-    assert Replicator(back, pair.target, pair.source).run().bytes_copied == 0
+    assert Replicator(back, *reversed(pair.sides)).run().bytes_copied == 0
     write_to_new_source(pair, "trips", {1: 11})
-    failover(back, pair.target, pair.source)
+    failover(back, *reversed(pair.sides))
     pair.check_equal()
     pair.lake.write("trips", {1: 12, 2: 2})
     pair.replicate()
     pair.check_equal()
-    assert replication_lag("dr", pair.source, pair.target).events == 0
+    assert replication_lag("dr", *pair.sides).events == 0
 
 
 def test_open_transactions_hold_a_failover_or_are_aborted(pair: Pair) -> None:
@@ -102,10 +102,10 @@ def test_open_transactions_hold_a_failover_or_are_aborted(pair: Pair) -> None:
     pair.lake.write("trips", {1: 99}, txn)
     elsewhere = pair.lake.begin()  # without a write in these databases it is in nobody's way
     with pytest.raises(TransactionOpenError, match=f"{txn}"):
-        failover(pair.policy, pair.source, pair.target, timeout_seconds=0.0)
-    abort_failover(pair.policy, pair.source, pair.target)
+        failover(pair.policy, *pair.sides, timeout_seconds=0.0)
+    abort_failover(pair.policy, *pair.sides)
     pair.lake.write("trips", {101: 1})
-    done = failover(pair.policy, pair.source, pair.target, timeout_seconds=0.0, abort_open=True)
+    done = failover(pair.policy, *pair.sides, timeout_seconds=0.0, abort_open=True)
     assert done.aborted == (txn,)
     assert pair.source.get_txn(txn).state is TxnState.ABORTED
     assert pair.source.get_txn(elsewhere).state is TxnState.OPEN
@@ -118,7 +118,7 @@ def test_a_transaction_that_was_begun_may_end_before_the_failover(pair: Pair) ->
     pair.lake.write("trips", {1: 99}, txn)
     thread = threading.Timer(0.2, lambda: pair.lake.commit(txn))
     thread.start()
-    failover(pair.policy, pair.source, pair.target)
+    failover(pair.policy, *pair.sides)
     thread.join()
     assert pair.rows_of_target("trips") == {1: 99, 100: 5}
 
@@ -129,14 +129,14 @@ def test_a_failover_that_was_killed_is_done_again(pair: Pair, monkeypatch: pytes
         with monkeypatch.context() as patch:
             patch.setattr(f"airflow_provider.replication.failovers.{place}", _dies)
             with pytest.raises(KilledError):
-                failover(pair.policy, pair.source, pair.target)
+                failover(pair.policy, *pair.sides)
         takes_writes = [_takes_writes(pair, side) for side in ("source", "target")]
         assert takes_writes != [True, True]
-    failover(pair.policy, pair.source, pair.target)
+    failover(pair.policy, *pair.sides)
     assert [_takes_writes(pair, side) for side in ("source", "target")] == [False, True]
-    failover(pair.policy, pair.source, pair.target)
+    failover(pair.policy, *pair.sides)
     with pytest.raises(InvalidInputError, match="failed over already"):
-        abort_failover(pair.policy, pair.source, pair.target)
+        abort_failover(pair.policy, *pair.sides)
     with pytest.raises(InvalidInputError, match="has failed over"):
         pair.replicate()
 
@@ -162,7 +162,7 @@ def test_an_unplanned_failover_says_what_is_lacking(pair: Pair) -> None:
     pair.replicate()
     pair.lake.write("trips", {1: 11})
     pair.lake.write("riders", {2: 2})
-    done = promote(pair.policy, pair.target, source=pair.source)
+    done = promote(pair.policy, pair.sides[1], source=pair.sides[0])
     assert done.aborted == (opened,)
     assert done.lacking is not None
     assert [each.tables for each in done.lacking] == [{"lake.trips": 3}, {"lake.riders": 2}]
@@ -170,7 +170,7 @@ def test_an_unplanned_failover_says_what_is_lacking(pair: Pair) -> None:
     assert pair.rows_of_target("trips") == {1: 12, 100: 5}
     increment(pair.copy_of("trips"), None)
 
-    kept = follow_after_promotion(pair.policy, pair.source, pair.target)
+    kept = follow_after_promotion(pair.policy, *pair.sides)
     assert [each.table for each in kept] == ["lake.riders", "lake.trips"]
     assert rows_of(snapshot(HudiTable.open(kept[1].kept_at)).to_table()) == {1: 11, 100: 5}
     assert rows_of(snapshot(HudiTable.open(kept[0].kept_at)).to_table()) == {1: 1, 2: 2}
@@ -191,7 +191,7 @@ def test_a_commit_that_came_half_is_undone_by_a_promotion(pair: Pair) -> None:
     with pytest.raises(KilledError):
         pair.replicator(step).run()
     assert pair.rows_of_target("trips") == {1: 11, 100: 5}
-    promote(pair.policy, pair.target)
+    promote(pair.policy, pair.sides[1])
     assert pair.rows_of_target("trips") == {1: 10, 100: 5}
-    follow_after_promotion(pair.policy, pair.source, pair.target)
+    follow_after_promotion(pair.policy, *pair.sides)
     pair.check_equal()

@@ -1,10 +1,10 @@
-"""What a replicator asks of its target, by a server of the target."""
+"""What a replicator asks of its target, and a failover of both sides, by a server of the metastore."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -78,6 +78,26 @@ class TargetByServer:
     def last_write_id(self, database: str, table: str) -> int:
         """See :meth:`ReplicationTarget.last_write_id`."""
         return int(self._ask("last_write_id", database, table))
+
+    def freeze(self, policy: str, databases: Collection[str]) -> None:
+        """See :meth:`ReplicationTarget.freeze`."""
+        self._ask("freeze", policy, list(databases))
+
+    def thaw(self, databases: Collection[str]) -> None:
+        """See :meth:`ReplicationTarget.thaw`."""
+        self._ask("thaw", list(databases))
+
+    def open_writers(self, databases: Collection[str]) -> list[int]:
+        """See :meth:`ReplicationTarget.open_writers`."""
+        return list(self._ask("open_writers", list(databases)))
+
+    def take_over(self, policy: str, databases: Collection[str]) -> None:
+        """See :meth:`ReplicationTarget.take_over`."""
+        self._ask("take_over", policy, list(databases))
+
+    def follow_back(self, policy: str, source: str, databases: Mapping[str, str]) -> None:
+        """See :meth:`ReplicationTarget.follow_back`."""
+        self._ask("follow_back", policy, source, dict(databases))
 
     def _ask(self, operation: str, *arguments: Any) -> Any:
         answer = self._server.read("serve_replicator", _request(operation, *arguments))

@@ -298,6 +298,11 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
             "add_bytes",
             "mapped_txns",
             "last_write_id",
+            "freeze",
+            "thaw",
+            "open_writers",
+            "take_over",
+            "follow_back",
         )
     },
 }
