@@ -84,6 +84,9 @@ format: setup    ## Rewrite to the house style
 bench: setup     ## Side by side with peers, into docs/performance.md (BENCH="listing commits": of these)
 	$(RUN) python -m benchmarks $(BENCH)
 
+# Sweeps try every moment; a push tries a share (tests/sweep.py).
+soak mutants: export SWEEP = all
+
 soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a night
 	EXAMPLES=5000 INTERLEAVINGS=100000 HISTORIES=1000 $(RUN) pytest -n 2 tests/unit -o timeout=0
 	SOAK=1 EXAMPLES=500 $(RUN) pytest -o timeout=0 \

@@ -8,10 +8,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+from tests import sweep
 from tests.reaper import pytest_configure
 from tests.workers import FromBothEnds, put_in_order
 
 __all__ = ["pytest_configure"]
+
+
+def pytest_report_header() -> str:
+    return sweep.describe()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FromBothEnds | None:

@@ -3,7 +3,8 @@
 Beside it another writer commits on the same file groups; then the heartbeats and leases of the victim
 run out, the next writer comes, and a paused victim wakes up.
 
-``SOAK=1`` takes all operations; otherwise those that change something.
+``SOAK=1`` takes all operations; otherwise those that change something, of which a push tries a share
+(``tests/sweep.py``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.table import HudiTable
+from tests.sweep import share_of
 
 from . import services
 from .agreement import agree, by_log, check, committed, recover, silence
@@ -128,6 +130,7 @@ def test_before_each_operation(
     probe.end()
     remaining = [step for step in steps if os.environ.get("SOAK") or _is_named(step)]
     assert len(remaining) > 5
+    remaining = share_of(remaining)
     while remaining:
         batch, remaining = remaining[:AT_ONCE], remaining[AT_ONCE:]
         cases = []

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider.services.cleaning.cleaning import run_clean, schedule_clean
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline.archived_timeline import find_archived
+from tests.sweep import share_of
 
 from .actors import EVERYTHING, add_archiver, add_cleaner, add_clusterer, add_writer
 from .invariants import check
@@ -25,7 +26,7 @@ LOOKERS: list[Callable[[Simulation, str], None]] = [
 ]
 
 
-@pytest.mark.parametrize("at", range(0, 40))
+@pytest.mark.parametrize("at", share_of(range(0, 40)))
 @pytest.mark.parametrize("add", LOOKERS, ids=["cleaner", "clusterer", "reader", "leased reader", "writer"])
 def test_a_replacecommit_is_archived_in_the_moment_in_which_it_is_looked_at(
     add: Callable[[Simulation, str], None], at: int
@@ -47,7 +48,7 @@ def test_a_replacecommit_is_archived_in_the_moment_in_which_it_is_looked_at(
 
 
 @pytest.mark.parametrize("archived_to", [".clean.requested", ".clean.inflight", "_", None])
-@pytest.mark.parametrize("at", range(0, 60))
+@pytest.mark.parametrize("at", share_of(range(0, 60)))
 def test_a_clean_is_carried_out_and_archived_by_others_while_somebody_carries_it_out(
     at: int, archived_to: str | None
 ) -> None:

@@ -17,6 +17,7 @@ from airflow_provider.services.savepoint import create_savepoint, savepoints
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline.archived_timeline import archived_instants
 from airflow_provider.table.timeline.instant import Action, after
+from tests.sweep import share_of
 
 from .actors import REVERT, add_archiver, add_clusterer, add_restorer, add_writer
 from .invariants import check
@@ -26,8 +27,8 @@ from .test_interleavings import table_with
 
 AN_ARCHIVERS_STEPS = range(0, 120, 2)
 CASES = [
-    *(("the archiver", at) for at in AN_ARCHIVERS_STEPS),
-    *(("the other one", at) for at in range(0, 80, 2)),
+    *(("the archiver", at) for at in share_of(AN_ARCHIVERS_STEPS)),
+    *(("the other one", at) for at in share_of(range(0, 80, 2))),
 ]
 ENTRY = "put_if_absent .hoodie/commit_log/0"
 
@@ -109,7 +110,7 @@ def test_a_savepoint(stands_still: str, at: int) -> None:
         assert archived(simulation) == set(commits[:-1])
 
 
-@pytest.mark.parametrize("at", AN_ARCHIVERS_STEPS)
+@pytest.mark.parametrize("at", share_of(AN_ARCHIVERS_STEPS))
 def test_a_revert_of_the_only_commit_that_stays(at: int) -> None:
     # Its files are left to readers: with no commit before them they would show as an archived one's.
     simulation = table_with("a", "b", "c")

@@ -9,6 +9,7 @@ from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.services.clustering.clustering import schedule_clustering
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline.archived_timeline import newest_archived
+from tests.sweep import share_of
 
 from .actors import (
     EVERYTHING,
@@ -104,7 +105,7 @@ def rebased_after_its_entry(moves_atomically: bool = True) -> tuple[Simulation, 
 
 @STORAGES
 @pytest.mark.parametrize("is_killed", [True, False])
-@pytest.mark.parametrize("at", range(0, 24))
+@pytest.mark.parametrize("at", share_of(range(0, 24)))
 def test_who_publishes_what_is_archived_brings_nothing_back(
     at: int, is_killed: bool, moves_atomically: bool
 ) -> None:
@@ -132,7 +133,7 @@ def archived_and_on_the_timeline(simulation: Simulation) -> list[str]:
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-@pytest.mark.parametrize("at", range(0, 60))
+@pytest.mark.parametrize("at", share_of(range(0, 60)))
 def test_who_helps_to_publish_what_is_archived_brings_nothing_back(at: int, is_killed: bool) -> None:
     simulation, victim = rebased_after_its_entry()
     simulation.kill(victim)
@@ -163,7 +164,7 @@ def test_a_commit_that_is_archived_is_kept_by_nobody_who_stood_still() -> None:
     check_that_nothing_is_lost(simulation, rows(simulation))
 
 
-@pytest.mark.parametrize("at", range(0, 60))
+@pytest.mark.parametrize("at", share_of(range(0, 60)))
 def test_a_restore_is_archived_in_the_moment_in_which_a_cleaner_looks_at_it(at: int) -> None:
     simulation = table_with("a", "b", "c")
     add_restorer(simulation, "restorer", undone=1)
@@ -176,7 +177,7 @@ def test_a_restore_is_archived_in_the_moment_in_which_a_cleaner_looks_at_it(at: 
     check_that_nothing_is_lost(simulation, rows(simulation))
 
 
-@pytest.mark.parametrize("at", range(0, 40))
+@pytest.mark.parametrize("at", share_of(range(0, 40)))
 def test_a_cleaner_has_listed_what_was_undone_and_archived_since(at: int) -> None:
     simulation = table_with("a", "b")
     add_writer(simulation, "aborted", "a", aborted_txn=1)

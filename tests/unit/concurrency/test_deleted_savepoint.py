@@ -8,6 +8,7 @@ from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit import publish_head
 from airflow_provider.services.savepoint import delete_savepoint, savepoints
 from airflow_provider.table.hudi_table import HudiTable
+from tests.sweep import share_of
 
 from .actors import add_keeper
 from .invariants import check
@@ -26,7 +27,7 @@ def publish_and_delete(simulation: Simulation) -> None:
 
 
 @pytest.mark.parametrize("moves_atomically", [True, False], ids=["disk", "object-store"])
-@pytest.mark.parametrize("at", STEPS)
+@pytest.mark.parametrize("at", share_of(STEPS))
 def test_its_publisher_stands_still(at: int, moves_atomically: bool) -> None:
     simulation = table_with("a", "b")
     simulation.moves_atomically = moves_atomically
@@ -54,7 +55,7 @@ def test_its_publisher_has_read_it_on_an_object_store_and_puts_it_after_its_dele
 
 
 @pytest.mark.parametrize("moves_atomically", [True, False], ids=["disk", "object-store"])
-@pytest.mark.parametrize("at", STEPS)
+@pytest.mark.parametrize("at", share_of(STEPS))
 def test_its_publisher_is_killed(at: int, moves_atomically: bool) -> None:
     simulation = table_with("a", "b")
     simulation.moves_atomically = moves_atomically
@@ -68,7 +69,7 @@ def test_its_publisher_is_killed(at: int, moves_atomically: bool) -> None:
     check(simulation)
 
 
-@pytest.mark.parametrize("operations", range(1, 24))
+@pytest.mark.parametrize("operations", share_of(range(1, 24)))
 def test_two_publish_it_on_an_object_store(operations: int) -> None:
     """Neither takes the other one's publication for a deletion."""
     simulation = table_with("a", "b")

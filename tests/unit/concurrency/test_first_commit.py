@@ -13,6 +13,7 @@ from airflow_provider.services.archival import archive
 from airflow_provider.table.file_names import base_file_name
 from airflow_provider.table.timeline.instant import after
 from tests.ingestion_contract.lake import Lake
+from tests.sweep import share_of
 
 from .actors import add_writer
 from .invariants import check
@@ -34,7 +35,7 @@ def died_first(at: int) -> Simulation:
     return simulation
 
 
-@pytest.mark.parametrize("paused_at", range(BEGUN, COMMITTED))
+@pytest.mark.parametrize("paused_at", share_of(range(BEGUN, COMMITTED)))
 @pytest.mark.parametrize("woken", [1, 4, 8])
 def test_what_it_writes_after_its_rollback_is_never_seen(paused_at: int, woken: int) -> None:
     simulation = died_first(paused_at)
@@ -48,7 +49,7 @@ def test_what_it_writes_after_its_rollback_is_never_seen(paused_at: int, woken: 
     assert "w1" in simulation.committed()
 
 
-@pytest.mark.parametrize("killed_at", range(0, ROLLED_BACK, 2))
+@pytest.mark.parametrize("killed_at", share_of(range(0, ROLLED_BACK, 2)))
 def test_who_rolls_it_back_dies_too(killed_at: int) -> None:
     simulation = died_first(COMMITTED - 6)
     (w0,) = simulation.actors
@@ -65,7 +66,7 @@ def test_who_rolls_it_back_dies_too(killed_at: int) -> None:
     check(simulation)
 
 
-@pytest.mark.parametrize("overtaken_at", range(0, ROLLED_BACK, 2))
+@pytest.mark.parametrize("overtaken_at", share_of(range(0, ROLLED_BACK, 2)))
 def test_two_roll_it_back(overtaken_at: int) -> None:
     simulation = died_first(COMMITTED - 6)
     for name, keys in (("w1", "b"), ("w2", "c")):

@@ -10,6 +10,7 @@ from airflow_provider.concurrency import CommitLog, ConflictPolicy
 from airflow_provider.concurrency.log.log_entry import Revert
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.instant import Action, Instant, State
+from tests.sweep import share_of
 
 from .actors import FAIL, REBASE, REVERT, add_clusterer, add_writer
 from .invariants import check
@@ -67,7 +68,7 @@ def test_the_same_new_key_in_two_new_file_groups_is_a_conflict(policy: ConflictP
     assert len(simulation.committed() & {"w0", "w1"}) == (2 if policy is REBASE else 1)
 
 
-@pytest.mark.parametrize("lost_again_at", range(0, 60, 2))
+@pytest.mark.parametrize("lost_again_at", share_of(range(0, 60, 2)))
 def test_a_rebase_that_loses_again(lost_again_at: int) -> None:
     # w0 was requested first. When it has lost against w1 its merge goes into a new file group, because
     # it would be hidden behind w1's slice; then it loses against w2 the file group that it took out.
@@ -79,7 +80,7 @@ def test_a_rebase_that_loses_again(lost_again_at: int) -> None:
     assert {"w0", "w1", "w2"} <= simulation.committed()
 
 
-@pytest.mark.parametrize("committed_at", range(0, 90, 2))
+@pytest.mark.parametrize("committed_at", share_of(range(0, 90, 2)))
 @pytest.mark.parametrize("policy", [REBASE, REVERT], ids=["rebase", "revert"])
 def test_an_upsert_at_every_point_of_a_clustering_s_life(policy: ConflictPolicy, committed_at: int) -> None:
     # Whether the clustering has planned, runs or has completed: the upsert of higher priority commits.
@@ -130,7 +131,7 @@ def test_a_clustering_that_was_written_to_is_not_reverted() -> None:
     assert not any(isinstance(entry, Revert) for entry in CommitLog(simulation.table().storage).after(0))
 
 
-@pytest.mark.parametrize("began_at", range(0, 60, 2))
+@pytest.mark.parametrize("began_at", share_of(range(0, 60, 2)))
 @pytest.mark.parametrize("policy", [FAIL, REBASE], ids=["raise", "rebase"])
 @pytest.mark.parametrize("keys", ["a", "ab", "n"], ids=["same-group", "two-groups", "new-key"])
 def test_an_upsert_at_every_point_of_a_transaction_that_is_aborted(
@@ -146,7 +147,7 @@ def test_an_upsert_at_every_point_of_a_transaction_that_is_aborted(
     assert "txn" not in simulation.committed()
 
 
-@pytest.mark.parametrize("stands_at", range(0, 60, 2))
+@pytest.mark.parametrize("stands_at", share_of(range(0, 60, 2)))
 @pytest.mark.parametrize("policy", [FAIL, REBASE], ids=["raise", "rebase"])
 @pytest.mark.parametrize("keys", ["a", "n"], ids=["same-group", "same-new-key"])
 def test_an_upsert_under_way_is_not_rebased_onto_a_transaction(
@@ -188,13 +189,13 @@ BEGUN = moment("put_if_absent .hoodie/.heartbeat", of=w0) + 4  # and has looked 
 COMMITTED = moment("put_if_absent .hoodie/commit_log", of=w0) + 1
 
 
-@pytest.mark.parametrize("killed_at", range(ALL))
+@pytest.mark.parametrize("killed_at", share_of(range(ALL)))
 def test_killed_at_every_operation(killed_at: int) -> None:
     simulation = two_writers("ab", "b", [0] * killed_at + [900])
     assert "w1" in simulation.committed()
 
 
-@pytest.mark.parametrize("killed_at", range(ALL))
+@pytest.mark.parametrize("killed_at", share_of(range(ALL)))
 @pytest.mark.parametrize("other_at", [9, 12, 16])
 def test_killed_at_every_operation_beside_a_writer_under_way(killed_at: int, other_at: int) -> None:
     # w1 has begun already, so that only its own commit can find what w0 left unpublished.
@@ -202,7 +203,7 @@ def test_killed_at_every_operation_beside_a_writer_under_way(killed_at: int, oth
     assert "w1" in simulation.committed()
 
 
-@pytest.mark.parametrize("paused_at", range(ALL))
+@pytest.mark.parametrize("paused_at", share_of(range(ALL)))
 @pytest.mark.parametrize("other", ["ab", "new"], ids=["same-groups", "other-group"])
 def test_paused_past_its_heartbeat_at_every_operation(paused_at: int, other: str) -> None:
     # w0 stands still after `paused_at` operations; its heartbeat expires; w1 comes, rolls it
@@ -216,7 +217,7 @@ def test_paused_past_its_heartbeat_at_every_operation(paused_at: int, other: str
         assert "w0" in committed
 
 
-@pytest.mark.parametrize("paused_at", range(BEGUN, COMMITTED + 1))
+@pytest.mark.parametrize("paused_at", share_of(range(BEGUN, COMMITTED + 1)))
 @pytest.mark.parametrize("swept", range(1, 24))
 def test_a_rollback_races_a_commit(paused_at: int, swept: int) -> None:
     # w0 wakes up in the middle of its rollback, before and after the rollback's log entry:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sweep import share_of
+
 from .actors import add_cleaner, add_clusterer, add_keeper, add_restorer, add_writer
 from .invariants import check
 from .reading_actors import add_reader
 from .test_interleavings import table_with
 
 
-@pytest.mark.parametrize("at", range(0, 100))
+@pytest.mark.parametrize("at", share_of(range(0, 100)))
 def test_a_file_that_was_cleaned_since_is_missed_by_no_snapshot(at: int) -> None:
     simulation = table_with("a", "b", "c")
     add_keeper(simulation, "keeps the newest but one")

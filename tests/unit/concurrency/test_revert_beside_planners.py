@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from airflow_provider.concurrency.log.log_entry import Revert
+from tests.sweep import share_of
 
 from .actors import REVERT, add_cleaner, add_clusterer, add_keeper, add_restorer, add_sweeper, add_writer
 from .invariants import check
@@ -52,7 +53,7 @@ def is_reverted(simulation: Simulation) -> bool:
     return any(isinstance(entry, Revert) for entry in simulation.entries())
 
 
-@pytest.mark.parametrize("at", range(0, 100))
+@pytest.mark.parametrize("at", share_of(range(0, 100)))
 @pytest.mark.parametrize("looker", LOOKERS)
 def test_a_rewrite_is_reverted_in_the_moment_in_which_it_is_looked_at(looker: str, at: int) -> None:
     simulation, upsert = about_to_be_reverted()
@@ -65,7 +66,7 @@ def test_a_rewrite_is_reverted_in_the_moment_in_which_it_is_looked_at(looker: st
     check(simulation)
 
 
-@pytest.mark.parametrize("at", range(0, 60))
+@pytest.mark.parametrize("at", share_of(range(0, 60)))
 def test_and_looked_at_by_who_undoes_an_aborted_transaction(at: int) -> None:
     def committed(simulation: Simulation) -> None:
         add_writer(simulation, "aborted", "c", aborted_txn=7)

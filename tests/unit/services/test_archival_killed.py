@@ -18,6 +18,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.storage.storage import CLOCK_PREFIX, Storage
 from airflow_provider.table.timeline.archived_timeline import archived_instants
 from airflow_provider.table.timeline.instant import Action
+from tests.sweep import share_of
 from tests.unit.concurrency.actors import add_archiver, add_writer
 from tests.unit.concurrency.invariants import check
 from tests.unit.concurrency.rows import read_snapshot
@@ -87,7 +88,7 @@ def archived_table(table: HudiTable, tmp_path_factory: pytest.TempPathFactory) -
     return files(copy)
 
 
-@pytest.mark.parametrize("dies_at", range(STEPS))
+@pytest.mark.parametrize("dies_at", share_of(range(STEPS)))
 def test_killed_at_every_operation(
     dies_at: int, table: HudiTable, archived_table: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.archived_timeline import archived_instants
 from airflow_provider.table.timeline.instant import Action
+from tests.sweep import share_of
 from tests.unit.concurrency.simulation import Killed, NoLock
 from tests.unit.services.indexed_table import EVERY_COMMIT, check_indexes, commit, indexed_table, rows
 
@@ -125,7 +126,7 @@ def killed() -> None:
     raise Killed
 
 
-@pytest.mark.parametrize("at", range(STEPS))
+@pytest.mark.parametrize("at", share_of(range(STEPS)))
 def test_killed_at_every_operation(at: int, table: HudiTable, compacts: Any) -> None:
     before = compactions(table)
     if not compacts(at, killed):
@@ -147,7 +148,7 @@ def test_killed_at_every_operation(at: int, table: HudiTable, compacts: Any) -> 
     assert rows(table) == list(range(COMMITS + 1))
 
 
-@pytest.mark.parametrize("at", range(0, STEPS, 5))
+@pytest.mark.parametrize("at", share_of(range(0, STEPS, 5)))
 def test_standing_still_at_an_operation(at: int, table: HudiTable, compacts: Any) -> None:
     """While others commit, compact, clean and archive until it is long forgotten."""
 

@@ -18,6 +18,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.incremental import Order, increment
 from airflow_provider.table.timeline.instant import Action
 from airflow_provider.table.timeline.metadata import decode
+from tests.sweep import share_of
 from tests.unit.concurrency.actors import EVERYTHING, FAIL, REBASE, add_cleaner, add_clusterer, add_writer
 from tests.unit.concurrency.invariants import recover
 from tests.unit.concurrency.rows import PARTITION, read_snapshot
@@ -78,7 +79,7 @@ def add_restore(simulation: Simulation, commits: list[str]) -> None:
     simulation.add("restore", work)
 
 
-@pytest.mark.parametrize("killed_at", range(count_operations(add_clean)))
+@pytest.mark.parametrize("killed_at", share_of(range(count_operations(add_clean))))
 def test_a_killed_clean_is_finished_by_the_next_by_the_same_plan(killed_at: int) -> None:
     simulation, commits, snapshots = written()
     add_clean(simulation, commits)
@@ -101,7 +102,7 @@ def test_a_killed_clean_is_finished_by_the_next_by_the_same_plan(killed_at: int)
     assert seen(simulation) == snapshots[-1]
 
 
-@pytest.mark.parametrize("overtaken_at", range(0, count_operations(add_clean), 2))
+@pytest.mark.parametrize("overtaken_at", share_of(range(0, count_operations(add_clean), 2)))
 def test_two_cleaners_complete_a_plan_once(overtaken_at: int) -> None:
     simulation, commits, snapshots = written()
     add_clean(simulation, commits)
@@ -116,7 +117,7 @@ def test_two_cleaners_complete_a_plan_once(overtaken_at: int) -> None:
     assert seen(simulation) == snapshots[-1]
 
 
-@pytest.mark.parametrize("killed_at", range(count_operations(add_savepoint)))
+@pytest.mark.parametrize("killed_at", share_of(range(count_operations(add_savepoint))))
 def test_a_killed_savepoint_is_there_or_not(killed_at: int) -> None:
     simulation, commits, snapshots = written()
     add_savepoint(simulation, commits)
@@ -132,7 +133,7 @@ def test_a_killed_savepoint_is_there_or_not(killed_at: int) -> None:
         assert seen(simulation) == snapshots[1]
 
 
-@pytest.mark.parametrize("overtaken_at", range(count_operations(add_savepoint)))
+@pytest.mark.parametrize("overtaken_at", share_of(range(count_operations(add_savepoint))))
 @pytest.mark.parametrize("for_so_long", [20, 40, 200])
 def test_a_savepoint_comes_before_a_clean_or_is_refused(overtaken_at: int, for_so_long: int) -> None:
     simulation, commits, snapshots = written()
@@ -163,7 +164,7 @@ def test_a_deleted_savepoint_does_not_come_back() -> None:
     assert seen(simulation) == snapshots[-1]
 
 
-@pytest.mark.parametrize("killed_at", range(count_operations(add_restore)))
+@pytest.mark.parametrize("killed_at", share_of(range(count_operations(add_restore))))
 def test_a_killed_restore_is_done_or_finished_by_the_next_writer(killed_at: int) -> None:
     simulation, commits, snapshots = written()
     add_restore(simulation, commits)
@@ -188,7 +189,7 @@ def test_a_killed_restore_is_done_or_finished_by_the_next_writer(killed_at: int)
 
 
 @pytest.mark.parametrize("order", list(Order))
-@pytest.mark.parametrize("killed_at", range(count_operations(add_restore)))
+@pytest.mark.parametrize("killed_at", share_of(range(count_operations(add_restore))))
 def test_a_consumer_sees_all_or_none_of_what_a_restore_undoes(killed_at: int, order: Order) -> None:
     simulation, commits, _ = written()
     add_restore(simulation, commits)
@@ -198,7 +199,7 @@ def test_a_consumer_sees_all_or_none_of_what_a_restore_undoes(killed_at: int, or
 
 
 @pytest.mark.parametrize("policy", [FAIL, REBASE], ids=["raise", "rebase"])
-@pytest.mark.parametrize("restore_at", range(0, count_operations(add_restore), 2))
+@pytest.mark.parametrize("restore_at", share_of(range(0, count_operations(add_restore), 2)))
 @pytest.mark.parametrize("writer_at", [6, 12, 20, 200])
 def test_a_writer_that_begins_within_a_restore(
     writer_at: int, restore_at: int, policy: ConflictPolicy
@@ -218,7 +219,7 @@ def test_a_writer_that_begins_within_a_restore(
     assert seen(simulation) == ({**before, "a": [*before["a"], "upsert"]} if is_there else before)
 
 
-@pytest.mark.parametrize("restore_at", range(0, count_operations(add_restore), 2))
+@pytest.mark.parametrize("restore_at", share_of(range(0, count_operations(add_restore), 2)))
 def test_a_clustering_that_begins_within_a_restore_brings_nothing_back(restore_at: int) -> None:
     # It could be committed without a part, but not without a restore: what it has read may be undone.
     simulation = Simulation()
@@ -252,7 +253,7 @@ def test_a_writer_that_lives_is_in_the_way_of_a_restore() -> None:
     assert "upsert" not in simulation.committed()
 
 
-@pytest.mark.parametrize("overtaken_at", range(0, count_operations(add_restore), 2))
+@pytest.mark.parametrize("overtaken_at", share_of(range(0, count_operations(add_restore), 2)))
 def test_two_restores_to_one_commit(overtaken_at: int) -> None:
     simulation, commits, snapshots = written()
     add_restore(simulation, commits)
@@ -264,7 +265,7 @@ def test_two_restores_to_one_commit(overtaken_at: int) -> None:
     assert seen(simulation) == snapshots[1]
 
 
-@pytest.mark.parametrize("overtaken_at", range(0, count_operations(add_restore), 2))
+@pytest.mark.parametrize("overtaken_at", share_of(range(0, count_operations(add_restore), 2)))
 def test_a_clean_and_a_restore(overtaken_at: int) -> None:
     # Either the clean took what the restore needs, and it is refused, or the restored snapshot is whole.
     simulation, commits, snapshots = written()
@@ -280,7 +281,7 @@ def test_a_clean_and_a_restore(overtaken_at: int) -> None:
         assert "needs" in str(restorer.failure) or "is under way" in str(restorer.failure)
 
 
-@pytest.mark.parametrize("overtaken_at", range(count_operations(add_savepoint)))
+@pytest.mark.parametrize("overtaken_at", share_of(range(count_operations(add_savepoint))))
 def test_two_savepoints_of_one_commit_are_one(overtaken_at: int) -> None:
     simulation, commits, _ = written()
     add_savepoint(simulation, commits)

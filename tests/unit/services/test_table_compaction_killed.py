@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from airflow_provider.services.table_compaction.table_compaction import compact_table
+from tests.sweep import share_of
 from tests.unit.concurrency.actors import (
     EVERY_COMMIT,
     REBASE,
@@ -54,7 +55,7 @@ def logs(simulation: Simulation) -> list[str]:
     return [each.path for each in simulation.table().view().log_files(PARTITION)]
 
 
-@pytest.mark.parametrize("killed_at", range(operations()))
+@pytest.mark.parametrize("killed_at", share_of(range(operations())))
 def test_a_killed_compaction_is_undone_or_done_and_the_next_one_goes_on(killed_at: int) -> None:
     simulation = written()
     add_table_compactor(simulation, "compactor")
@@ -71,7 +72,7 @@ def test_a_killed_compaction_is_undone_or_done_and_the_next_one_goes_on(killed_a
     assert compact_table(simulation.table(), EVERY_COMMIT, lock=NoLock()) == []
 
 
-@pytest.mark.parametrize("overtaken_at", range(0, operations(), 2))
+@pytest.mark.parametrize("overtaken_at", share_of(range(0, operations(), 2)))
 def test_two_compactors_complete_a_plan_once(overtaken_at: int) -> None:
     simulation = written()
     add_table_compactor(simulation, "compactor")
@@ -81,7 +82,7 @@ def test_two_compactors_complete_a_plan_once(overtaken_at: int) -> None:
     check(simulation)
 
 
-@pytest.mark.parametrize("overtaken_at", range(operations()))
+@pytest.mark.parametrize("overtaken_at", share_of(range(operations())))
 def test_an_upsert_that_overtakes_a_compaction_loses_nothing_and_waits_for_nobody(overtaken_at: int) -> None:
     simulation = written()
     add_table_compactor(simulation, "compactor")
@@ -92,7 +93,7 @@ def test_an_upsert_that_overtakes_a_compaction_loses_nothing_and_waits_for_nobod
     check(simulation)
 
 
-@pytest.mark.parametrize("overtaken_at", range(0, 40, 2))
+@pytest.mark.parametrize("overtaken_at", share_of(range(0, 40, 2)))
 def test_a_compaction_that_overtakes_an_upsert_loses_nothing_and_waits_for_nobody(overtaken_at: int) -> None:
     simulation = written()
     add_writer(simulation, "w3", "ab")
