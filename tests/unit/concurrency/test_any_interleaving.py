@@ -92,6 +92,7 @@ UPSERTS: list[Upsert] = list(
         [False, False, True],
     )
 )
+REVERTING = [upsert for upsert in UPSERTS if upsert[1] is REVERT]
 # Where somebody may stand still, for longer than the others take to archive all that it works on.
 PLACES = (
     "put_if_absent .hoodie/.heartbeat/",
@@ -175,11 +176,7 @@ class Interleaving(RuleBasedStateMachine):
         """One goes on to a place, and stands still there."""
         for actor in self._chosen(number):
             for _ in range(again + 1):
-                self.simulation.step(actor)
-                for _ in range(OPERATIONS_TO_A_PLACE):
-                    if actor.done or place in actor.at:
-                        break
-                    self.simulation.step(actor)
+                self._go_on_to(actor, place)
                 if actor.done:
                     return
             actor.is_parked = True
@@ -193,6 +190,17 @@ class Interleaving(RuleBasedStateMachine):
             self.simulation.go_on(actor, operations)
             if is_killed and not actor.done:
                 self.simulation.kill(actor)
+        self.go_on(turns)
+
+    @precondition(lambda self: self._count["writer"] < 3 and self._count["clusterer"] < 2)
+    @precondition(lambda self: not self.simulation.non_blocking)
+    @rule(upsert=st.sampled_from(REVERTING), turns=TURNS)
+    def clustering_overtakes(self, upsert: Upsert, turns: bytes) -> None:
+        """An upsert stands before its plan until a clustering has completed, which it may revert."""
+        self._begin_upsert(upsert)
+        self._go_on_to(self.simulation.actors[-1], ".inflight")
+        add_clusterer(self.simulation, self._named("clusterer"))
+        self.simulation.go_on(self.simulation.actors[-1])
         self.go_on(turns)
 
     @precondition(lambda self: self._count["life"] < 2)
@@ -220,6 +228,13 @@ class Interleaving(RuleBasedStateMachine):
             # How many are still running depends on the clock, and what is drawn must not.
             for actor in self._chosen(number):
                 self.simulation.go_on(actor, operations + 1)
+
+    def _go_on_to(self, actor: Actor, place: str) -> None:
+        self.simulation.step(actor)
+        for _ in range(OPERATIONS_TO_A_PLACE):
+            if actor.done or place in actor.at:
+                return
+            self.simulation.step(actor)
 
     def _begin_upsert(self, upsert: Upsert) -> None:
         keys, policy, priority, aborted = upsert

@@ -37,10 +37,11 @@ from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import FileGroupId, FileSystemView
 from airflow_provider.table.files.base_file_reader import read_base_file
 from airflow_provider.table.files.base_file_writer import BaseFileWriter
+from airflow_provider.table.files.log_file import LogFileName
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
-from airflow_provider.table.timeline.metadata import CommitMetadata, WriteStat, encode_commit_metadata
+from airflow_provider.table.timeline.metadata import CommitMetadata, WriteStat, encode, encode_commit_metadata
 
 from .transactional_lake import SCHEMA, Lake, data_of
 
@@ -274,6 +275,41 @@ class TestAnotherHudiWriter:
         with pytest.raises(TableError, match=f"cannot be undone .* UPSERT {requested} was merged on it"):
             lake.abort(txn_id)
         assert lake.plain("trips") == {1: 10}
+
+    @pytest.mark.parametrize("read", [True, False])
+    def test_what_it_compacted_of_an_open_transaction_stays(self, tmp_path: Path, read: bool) -> None:
+        """A compaction that was planned before the transaction wrote is in no abort's way."""
+        lake = Lake(tmp_path, table_type="merge_on_read")
+        lake.write("trips", {1: 10})
+        before = lake.tables["trips"].timeline().commits()[-1].requested_time
+        txn_id = lake.begin()
+        undone = lake.write("trips", {1: 11}, txn_id)
+        table = lake.tables["trips"]
+        (below,) = table.view().all_base_files()
+        requested, completed = now(), after(now())
+        log_file = LogFileName(below.file_id, undone if read else before, 1, "0-0-0")
+        operation = {
+            "partitionPath": "city=sf",
+            "fileId": below.file_id,
+            "deltaFilePaths": [f"city=sf/{log_file}"],
+            "dataFilePath": below.path.rpartition("/")[2],
+            "baseInstantTime": below.instant,
+        }
+        nothing_to_read = operation | {"fileId": "another-0", "deltaFilePaths": None}
+        plan = {"operations": [nothing_to_read, operation], "version": 2}
+        stat = WriteStat(below.file_id, "city=sf", f"city=sf/{below.file_id}_1-1-1_{requested}.parquet", "1")
+        metadata = encode_commit_metadata(CommitMetadata("COMPACT", (stat,)), Action.COMMIT)
+        for instant, content in (
+            (Instant(requested, Action.COMPACTION, State.REQUESTED), encode("HoodieCompactionPlan", plan)),
+            (Instant(requested, Action.COMMIT, State.COMPLETED, completed), metadata),
+        ):
+            table.storage.put(instant_path(instant), content)
+        if read:
+            with pytest.raises(TableError, match=f"cannot be undone .* COMPACT {requested} was merged on it"):
+                lake.abort(txn_id)
+        else:
+            lake.abort(txn_id)
+            assert lake.tables["trips"].timeline().find(undone) is None
 
 
 class TestEnd:
