@@ -7,13 +7,22 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import begin_write, pending_instants, rollback
+from airflow_provider.concurrency import CommitLog, begin_write, pending_instants, rollback
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER, HeartbeatInfo, heartbeat_path
+from airflow_provider.concurrency.log.log_entry import Commit
 from airflow_provider.concurrency.undo.first_commit import ensure_commit_before
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.archival import archive
 from airflow_provider.table.file_names import base_file_name
-from airflow_provider.table.timeline.instant import after
-from tests.ingestion_contract.lake import Lake
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.instant import Action, Instant, State, after, before
+from airflow_provider.table.timeline.metadata import decode_commit_metadata
+from tests.ingestion_contract.lake import Lake, LakeTable
 from tests.sweep import share_of
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 from .actors import add_writer
 from .invariants import check
@@ -23,6 +32,11 @@ from .test_interleavings import BEGUN, COMMITTED
 LONG_AGO = "20240101000000000"
 ROLLED_BACK = 48
 """More steps than it takes to roll a first write back."""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> LakeTable:
+    return Lake(tmp_path).create(pa.schema([("id", pa.string())]))
 
 
 def died_first(at: int) -> Simulation:
@@ -101,6 +115,75 @@ def test_a_commit_fits_between_the_archive_and_an_instant_of_the_next_millisecon
     made.ingest("insert", [{"id": "d"}])
     made.check_readers(None, [{"id": each} for each in "abcd"])
     assert pending_instants(made.table) == []
+
+
+def test_it_is_an_insert_of_nothing_by_who_rolls_back(made: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, beats = Storage.put_if_absent, list[HeartbeatInfo]()
+
+    def watched(self: Storage, path: str, data: bytes) -> bool:
+        if path.startswith(HEARTBEAT_FOLDER):
+            beats.append(HeartbeatInfo.from_json(data))
+        return put(self, path, data)
+
+    storage = made.table.storage
+    dead = begin_write(made.table, operation="UPSERT").instant
+    monkeypatch.setattr(Storage, "put_if_absent", watched)
+    ensure_commit_before(storage, dead)
+    entry = CommitLog(storage).newest()
+    assert isinstance(entry, Commit)
+    assert entry == Commit(
+        instant=before(before(dead)),
+        action=Action.COMMIT,
+        operation="INSERT",
+        priority=0,
+        completion_time=entry.completion_time,
+        owner=describe_owner(),
+        indexes=(),
+        properties=entry.properties,
+        metadata_path=entry.metadata_path,
+    )
+    assert beats == [HeartbeatInfo(describe_owner(), "commit", "INSERT", 0, 10.0, 6)]
+    found = made.table.find_commit(entry.instant)
+    assert found is not None
+    assert (found[1].write_stats, dict(found[1].replaced)) == ((), {})
+    assert found[1].extra_metadata == {"priority": "0", "schema": made.table.config.create_schema}
+    requested, planned = (
+        storage.read(instant_path(Instant(entry.instant, Action.COMMIT, state)))
+        for state in (State.REQUESTED, State.INFLIGHT)
+    )
+    assert requested == b""
+    assert decode_commit_metadata(planned).operation_type == "INSERT"
+    assert storage.stat(heartbeat_path(entry.instant)) is None
+
+
+def test_a_time_that_another_instant_has_or_had_is_passed_over(made: LakeTable) -> None:
+    storage = made.table.storage
+    dead = "20260131120000500"
+    storage.put(heartbeat_path(dead), b"")
+    rolled_back, committed, of_another, free = (f"{int(dead) - 2 * number}" for number in range(1, 5))
+    storage.put(heartbeat_path(rolled_back), b"")
+    rollback(made.table, rolled_back)
+    (commit,) = made.table.timeline().commits()  # that came before it
+    assert commit.requested_time == committed
+    storage.delete(instant_path(commit))
+    storage.put(instant_path(Instant(of_another, Action.COMMIT, State.REQUESTED)), b"")
+    ensure_commit_before(storage, dead)
+    newest = CommitLog(storage).newest()
+    assert newest is not None
+    assert newest.instant == free
+    assert storage.names(HEARTBEAT_FOLDER) == [dead]
+
+
+def test_indexes_that_the_table_has_already_know_of_it(made: LakeTable) -> None:
+    planned = schedule_index(made.table, ["files", "column_stats"])
+    assert planned is not None
+    run_index(made.table, planned)
+    with begin_write(made.table, operation="INSERT"):
+        pass
+    assert [each.action for each in made.table.timeline().commits()] == [Action.COMMIT]
+    assert_indexes_equal_a_rebuild(made.table)
+    made.ingest("insert", [{"id": "a"}])
+    assert_indexes_equal_a_rebuild(made.table)
 
 
 def test_hudi_rs_does_not_see_it_either(tmp_path: Path) -> None:

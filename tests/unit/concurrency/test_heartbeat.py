@@ -204,17 +204,20 @@ class TestWriter:
 
     def test_once_it_is_lost_nobody_beats_any_more(self, storage: Storage) -> None:
         storage.put(heartbeat_path(INSTANT), b"")
-        asked: list[bool] = []
+        asked_by: list[threading.Thread] = []
         often = HeartbeatInfo(interval=0.01, tolerable_misses=100_000)
-        heartbeat = Heartbeat(storage, INSTANT, often, is_alive=lambda: bool(asked.append(True)))
-        while not asked:
+
+        def is_alive() -> bool:
+            asked_by.append(threading.current_thread())
+            return False
+
+        heartbeat = Heartbeat(storage, INSTANT, often, is_alive)
+        while not asked_by:
             time.sleep(0.01)
-        for thread in threading.enumerate():
-            if thread.name == f"heartbeat-{INSTANT}":
-                thread.join(30.0)
-                assert not thread.is_alive()
+        asked_by[0].join(30.0)
+        assert not asked_by[0].is_alive()
         heartbeat.stop()
-        assert asked == [True]
+        assert len(asked_by) == 1
 
     def test_who_stops_waits_no_longer_than_an_interval_for_a_beat_that_hangs(self, storage: Storage) -> None:
         storage.put(heartbeat_path(INSTANT), b"")

@@ -118,6 +118,22 @@ class TestPlanned:
             ):
                 begin_planned(table, plan)
 
+    def test_others_are_told_nobody_where_it_ends_in_that_moment(
+        self, table: HudiTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plan, put = planned(table), Storage.put_if_absent
+        with begin_planned(table, plan) as writer:
+
+            def ends(self: Storage, path: str, data: bytes) -> bool:
+                done = put(self, path, data)
+                if path == heartbeat_path(plan):
+                    writer.commit([])
+                return done
+
+            monkeypatch.setattr(Storage, "put_if_absent", ends)
+            with pytest.raises(WriteConflictError, match=f"CLUSTER {plan} is being carried out already; wait"):
+                begin_planned(table, plan)
+
     def test_it_begins_although_others_are_in_its_way_and_loses_at_its_commit(self, table: HudiTable) -> None:
         group = upsert(table)
         plan = planned(table, group)
