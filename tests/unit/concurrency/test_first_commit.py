@@ -117,7 +117,9 @@ def test_a_commit_fits_between_the_archive_and_an_instant_of_the_next_millisecon
     assert pending_instants(made.table) == []
 
 
-def test_it_is_an_insert_of_nothing_by_who_rolls_back(made: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_an_insert_of_nothing_by_who_rolls_back(
+    made: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put, beats = Storage.put_if_absent, list[HeartbeatInfo]()
 
     def watched(self: Storage, path: str, data: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -18,13 +19,14 @@ from airflow_provider.concurrency import (
 from airflow_provider.concurrency.log.log_entry import Commit, Revert
 from airflow_provider.concurrency.undo.reverts import obstacle
 from airflow_provider.services.orphans.orphans import delete_reverted_files
+from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, after
 
-from .actors import REVERT, add_clusterer, add_writer
+from .actors import REVERT, add_clusterer, add_table_compactor, add_writer
 from .invariants import check
-from .rows import PARTITION, read_rows, write_rows
+from .rows import PARTITION, group_of, read_rows, write_rows
 from .simulation import NoLock, Simulation
 from .test_interleavings import table_with
 
@@ -47,7 +49,11 @@ def written_to(simulation: Simulation) -> None:
 
 
 def being_cleaned(simulation: Simulation) -> None:
-    plan = ServicePlan(rewrite_of(simulation).replaced, b"plan")
+    plan_clean(simulation, rewrite_of(simulation).replaced)
+
+
+def plan_clean(simulation: Simulation, groups: frozenset[FileGroupId]) -> None:
+    plan = ServicePlan(groups, b"plan")
     assert schedule(
         simulation.table(),
         lambda view, taken: plan,
@@ -102,11 +108,41 @@ def test_a_guard(happened: Callable[[Simulation], None], told: str) -> None:
     assert told in str(obstacle(storage, CommitLog(storage), rewrite_of(simulation)))
 
 
-def test_what_is_no_rewrite_is_not_reverted() -> None:
+def test_a_clean_of_other_files_is_in_no_reverts_way() -> None:
+    simulation = clustered()
+    plan_clean(simulation, frozenset({group_of("another-0")}))
+    storage = simulation.table().storage
+    assert obstacle(storage, CommitLog(storage), rewrite_of(simulation)) is None
+
+
+@pytest.mark.parametrize("happened", [None, "planned", "deleted"])
+def test_a_compaction_replaces_slices_of_its_own_file_groups(happened: str | None) -> None:
+    simulation = Simulation(merge_on_read=True)
+    for name in ("first", "second"):
+        add_writer(simulation, name, "a")
+        simulation.run([])
+    add_table_compactor(simulation, "compactor")
+    simulation.run([])
+    storage = simulation.table().storage
+    compaction = CommitLog(storage).newest()
+    assert isinstance(compaction, Commit)
+    assert (compaction.operation, compaction.replaced) == ("COMPACT", frozenset())
+    if happened == "planned":
+        plan_clean(simulation, compaction.written)
+    for status in storage.list(PARTITION) if happened == "deleted" else ():
+        if compaction.instant not in status.name:
+            storage.delete(status.path)
+    found = str(obstacle(storage, CommitLog(storage), compaction))
+    assert {None: "None", "planned": "takes files that it", "deleted": "are gone"}[happened] in found
+
+
+def test_what_is_no_rewrite_of_this_package_is_not_reverted() -> None:
     simulation = clustered()
     storage = simulation.table().storage
     upsert = next(CommitLog(storage).after(0))
-    assert "no rewrite" in str(obstacle(storage, CommitLog(storage), upsert))
+    for entry in (upsert, replace(rewrite_of(simulation), sequence=0)):  # that is what another's stands as
+        assert isinstance(entry, Commit)
+        assert "no rewrite" in str(obstacle(storage, CommitLog(storage), entry))
 
 
 def test_storage_that_cannot_move_in_one_step_reverts_nothing() -> None:

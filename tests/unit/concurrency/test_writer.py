@@ -131,7 +131,7 @@ class TestPlanned:
                 return done
 
             monkeypatch.setattr(Storage, "put_if_absent", ends)
-            with pytest.raises(WriteConflictError, match=f"CLUSTER {plan} is being carried out already; wait"):
+            with pytest.raises(WriteConflictError, match=f"{plan} is being carried out already; wait"):
                 begin_planned(table, plan)
 
     def test_it_begins_although_others_are_in_its_way_and_loses_at_its_commit(self, table: HudiTable) -> None:
