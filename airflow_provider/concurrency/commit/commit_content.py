@@ -86,7 +86,7 @@ class CommitContent:
     write_stats: tuple[WriteStat, ...]
     replaced: Mapping[str, tuple[str, ...]]
     extra_metadata: Mapping[str, str]
-    unique_keys: bool
+    unique_keys: bool = False
     metadata: bytes | None = None
     parts: tuple[frozenset[FileGroupId], ...] = ()
     schema: TableSchema | None = None

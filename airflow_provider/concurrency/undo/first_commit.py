@@ -54,7 +54,7 @@ def _put_commit_before(storage: Storage, dead: str) -> bool:
     if instant is None:
         return False
     extra = {"priority": str(info.priority)}
-    content = CommitContent((), {}, extra, False, schema=TableSchema(text) if text else None)
+    content = CommitContent((), {}, extra, schema=TableSchema(text) if text else None)
     staged_write = StagedWrite(storage, instant, action, info)
     requested = Instant(instant, action, State.REQUESTED)
     storage.put_if_absent(instant_path(requested), requested_metadata(action))

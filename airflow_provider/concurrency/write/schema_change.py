@@ -63,7 +63,7 @@ def change_schema(
     """
     storage = table.storage
     action = table.write_action
-    info = replace(info, action=action, operation=ALTER_SCHEMA)
+    info = replace(info, operation=ALTER_SCHEMA)
     decided: list[CommitContent] = []
 
     def decide(moment: Moment) -> Commit | None:
@@ -75,10 +75,8 @@ def change_schema(
         if schema == before:
             return None
         instant = moment.request_instant(action, ALTER_SCHEMA, priority=info.priority)
-        content = CommitContent(
-            (), {}, {"priority": str(info.priority)}, False, schema=schema.of_version(instant)
-        )
-        decided[:] = [replace(content, evolves=True)]
+        extra = {"priority": str(info.priority)}
+        decided[:] = [CommitContent((), {}, extra, schema=schema.of_version(instant), evolves=True)]
         staged_write = StagedWrite(storage, instant, action, info)
         staged_write.stage(decided[0])
         staged_write.log_to(moment.indexes, decided[0], moment.view)

@@ -31,7 +31,7 @@ def stat(group: FileGroupId, *, merged_on: FileGroupId | None = None, inserts: i
 
 
 def content(*stats: WriteStat, replaced: tuple[str, ...] = ()) -> CommitContent:
-    return CommitContent(stats, {"p": replaced} if replaced else {}, {"priority": "400"}, False)
+    return CommitContent(stats, {"p": replaced} if replaced else {}, {"priority": "400"})
 
 
 def conflict(*groups: FileGroupId, instant: str = "20240101000000004") -> Conflict:

@@ -37,6 +37,8 @@ from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.timeline.instant import Action
 
+from .another_hudi_writer import Jvm, create_trips
+
 SCHEMA = pa.schema({"id": pa.int64()})
 A, B = FileGroupId("", "a-0"), FileGroupId("", "b-0")
 
@@ -137,6 +139,16 @@ class TestOutdated:
         assert not _is_outdated(at, at, plan, True)
         insert(table, 2)
         now = Moment.now(table.storage)
+        assert _is_outdated(now, at, plan, True)
+        assert not _is_outdated(now, at, plan, False)
+
+    def test_and_by_a_commit_of_another_hudi_writer_that_no_entry_names(self, tmp_path: Path) -> None:
+        trips = create_trips(str(tmp_path / "trips"))
+        at, plan = Moment.now(trips.storage), ServicePlan(frozenset({B}), b"")
+        assert len(at.timeline.commits()) == 1  # the plan is made on that
+        Jvm(trips).upsert({3: 3.0})
+        now = Moment.now(trips.storage)
+        assert now.sequence == at.sequence
         assert _is_outdated(now, at, plan, True)
         assert not _is_outdated(now, at, plan, False)
 

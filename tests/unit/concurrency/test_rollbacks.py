@@ -17,7 +17,9 @@ from airflow_provider.concurrency import (
 )
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path, observe
 from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
+from airflow_provider.concurrency.log.fate import Fate
 from airflow_provider.concurrency.log.log_entry import Rollback
+from airflow_provider.concurrency.undo.rollbacks import _delete_leftovers
 from airflow_provider.exceptions import NoSuchInstantError, TableError
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.locks.owner import describe_owner
@@ -191,3 +193,20 @@ def test_of_all_writers_those_that_are_dead_are_rolled_back_and_of_others_what_i
     storage.put(instant_path(late), b"")  # and it writes that once more, without a heartbeat
     assert rollback_dead_writers(table) == []
     assert pending(table) == {alive, clean.requested_time, foreign.requested_time}
+
+
+@pytest.mark.parametrize("fate", [Fate.COMPLETED, Fate.ARCHIVED, Fate.UNDONE])
+def test_of_what_has_completed_only_what_came_too_late_goes(table: HudiTable, fate: Fate) -> None:
+    """While it is being published its pending files are there rightly."""
+    (completed,) = table.timeline().commits()
+    files = [each.path for each in table.view().all_base_files()]
+    beats(table, completed.requested_time, HeartbeatInfo("me", Action.COMMIT, "UPSERT"))
+    _delete_leftovers(table.storage, completed.requested_time, Action.COMMIT, fate)
+    left = [
+        state
+        for state in (State.REQUESTED, State.INFLIGHT)
+        if table.storage.stat(instant_path(Instant(completed.requested_time, Action.COMMIT, state)))
+    ]
+    assert left == ([State.REQUESTED, State.INFLIGHT] if fate is Fate.COMPLETED else [])
+    assert observe(table.storage) == {}
+    assert [each.path for each in table.view().all_base_files()] == files

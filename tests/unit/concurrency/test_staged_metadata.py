@@ -49,7 +49,7 @@ def stat(group: FileGroupId, on: str = "null", *, name: str = "0-0-0") -> WriteS
 
 
 def content(*stats: WriteStat, replaced: tuple[str, ...] = ()) -> CommitContent:
-    return CommitContent(stats, {"p": replaced} if replaced else {}, {}, False)
+    return CommitContent(stats, {"p": replaced} if replaced else {}, {})
 
 
 def test_the_plan_names_file_groups_new_ones_partitions_and_the_priority(storage: Storage) -> None:
