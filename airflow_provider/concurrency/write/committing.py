@@ -45,7 +45,13 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.table.schema import TableSchema
-from airflow_provider.table.timeline import REWRITES, later_commit_has_schema, metadata_of
+from airflow_provider.table.timeline import (
+    REWRITES,
+    Instant,
+    Timeline,
+    later_commit_has_schema,
+    metadata_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -237,14 +243,9 @@ class Committing:
         So what stands for all that was said of a partition has to be the last in that order too.
         """
         timeline, told = moment.timeline, self._write.staged_write.tells_anew_in
-        for later in timeline.commits():
-            if later.requested_time < self._write.instant:
-                continue
-            try:
-                metadata = metadata_of(self._storage, timeline, later)
-            except NoSuchInstantError:  # undone in this moment: it says nothing any more
-                continue
-            if common := told & {stat.partition_path for stat in metadata.write_stats}:
+        overtaking = (each for each in timeline.commits() if each.requested_time > self._write.instant)
+        for later in overtaking:
+            if common := told & self._written_by(timeline, later):
                 raise WriteConflictError(
                     f"{self._write} tells the statistics of partition {min(common)!r} anew, because a column "
                     f"was added or became wider, and {later}, which was requested later, was faster; run the "
@@ -252,6 +253,13 @@ class Committing:
                     instant=self._write.instant,
                     conflicting_instant=later.requested_time,
                 )
+
+    def _written_by(self, timeline: Timeline, commit: Instant) -> set[str]:
+        """Paths of the partitions that a commit has written."""
+        try:
+            return {each.partition_path for each in metadata_of(self._storage, timeline, commit).write_stats}
+        except NoSuchInstantError:  # undone in this moment: it says nothing any more
+            return set()
 
     def _warn_of_others(self, changes: Sequence[CompletedEntry]) -> None:
         told = (

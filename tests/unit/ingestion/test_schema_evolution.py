@@ -22,6 +22,7 @@ from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
 from airflow_provider.table.timeline.metadata import CommitMetadata, encode_commit_metadata
 from tests.ingestion_contract.interleaving import MeetingLock
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 ADDRESS = pa.struct([("street", pa.string())])
 SCHEMA = pa.schema(
@@ -245,6 +246,22 @@ def test_two_loads_at_once_that_are_the_first_with_a_wider_column(table: HudiTab
         ingest_arrow(table.location, batch, "bulk_insert", lock=lock, on_conflict="rebase")
     ingest_arrow(table.location, batch, "bulk_insert")
     assert bounds(table, "v") == (-(2**41), 2**41, 0)
+
+
+def test_two_such_loads_of_different_partitions_are_in_nobodys_way(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int32())])
+    made = HudiTable.create(
+        str(tmp_path / "t"), name="t", schema=schema, record_key=["id"], partition_by=["part"]
+    )
+    rows = [{"id": part, "part": part, "v": 1} for part in "pq"]
+    load(made, schema, *rows)
+    build_statistics(made)
+    wide = schema.set(2, pa.field("v", pa.int64()))
+    batch = pa.Table.from_pylist([{"id": "c", "part": "p", "v": 2**40}], wide)
+    lock = MeetingLock(lambda: load(made, wide, {"id": "d", "part": "q", "v": 2**41}))
+    ingest_arrow(made.location, batch, "bulk_insert", lock=lock, on_conflict="rebase")
+    assert {key: row["v"] for key, row in shown(made).items()} == {"p": 1, "q": 1, "c": 2**40, "d": 2**41}
+    assert_indexes_equal_a_rebuild(HudiTable.open(made.location))
 
 
 def test_what_a_clustering_says_of_the_columns_changes_none(table: HudiTable) -> None:
