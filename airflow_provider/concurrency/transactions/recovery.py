@@ -74,7 +74,7 @@ def recover_transactions(
         if instant is None:
             return False
         if specs := partition_specs(table, partitions_of(table, instant)):
-            metastore.add_partitions(write.database, write.table, specs, if_not_exists=True)
+            metastore.add_partitions(write.database, write.table, specs)
         # Another process that recovers it at the same moment may have ended it, with its events.
         with suppress(NoSuchTransactionError, TransactionAbortedError):
             for one in insertions(table, instant):

@@ -47,8 +47,10 @@ class Jvm:
 
     def __init__(self, table: HudiTable, *, requested: str | None = None) -> None:
         self.table = table
-        self.instant = requested or now()
-        time.sleep(0.002)  # it has the millisecond to itself
+        # It has the millisecond to itself, also where a fast machine has taken later ones.
+        known = (each.completion_time or each.requested_time for each in table.timeline().instants)
+        self.instant = requested or max(now(), after(max(known, default="20200101000000000")))
+        time.sleep(0.002)
         self.completion_time = after(max(now(), self.instant))
 
     def upsert(self, fares: dict[int, float], *, into: BaseFile | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from airflow_provider.concurrency.log.log_entry import Rollback
 from airflow_provider.concurrency.undo.reverts import revert
 from airflow_provider.concurrency.write import operation_lookup
 from airflow_provider.exceptions import TableError
+from airflow_provider.services.archival import archive
 from airflow_provider.services.restore import restore
 from airflow_provider.table import HudiTable
 
@@ -72,6 +74,21 @@ def test_what_was_reverted_or_restored_away_is_nowhere_and_what_stays_is_found(t
     restore(table, between.instant)
     assert find_operations(table, "") == {"kept": kept, "between": between}
     assert [find_operation(table, key) for key in ("reverted", "gone/1", "gone/2")] == [None] * 3
+
+
+def test_what_was_archived_is_found_behind_what_is_in_the_log(table: HudiTable) -> None:
+    commit(table, None)
+    begin_write(table, operation="UPSERT", operation_key="a/3").abort()
+    first, second = commit(table, "a/1"), commit(table, "a/2")
+    for _ in range(4):
+        commit(table, None)
+    assert archive(table, keep_min=1, keep_max=2, dead_writer_seconds=0).instants
+    assert CommitLog(table.storage).trimmed() >= second.sequence
+    archived = [replace(each, sequence=0) for each in (first, second)]
+    assert find_operation(table, "a/1") == archived[0]
+    assert find_operations(table, "a/") == {"a/1": archived[0], "a/2": archived[1]}
+    assert find_operation(table, "a/3") is None
+    assert find_operation(table, "a/1", since=second.completion_time) is None
 
 
 def test_what_is_pending_is_rolled_back_and_the_log_says_why(table: HudiTable) -> None:

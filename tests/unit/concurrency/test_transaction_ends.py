@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from airflow_provider.concurrency.transactions.transactions import (
 )
 from airflow_provider.exceptions import NoSuchTransactionError, TransactionAbortedError
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.metastore import Column, Insertion, Metastore, TableWriteInfo, TxnState, open_metastore
+from airflow_provider.metastore import Column, EventType, Insertion, Metastore, TableWriteInfo, TxnState, open_metastore
 from airflow_provider.table import HudiTable
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
@@ -152,6 +153,21 @@ def test_two_that_wrote_the_same_partition_are_both_recovered(metastore: Metasto
     assert [(each.txn_id, each.committed) for each in recovered] == [(txn_id, True) for txn_id in txns]
     found = metastore.get_partitions("default", "trips")
     assert {partition.values for partition in found} == {("sf",), ("la",)}
+
+
+def test_what_is_recovered_is_told_by_partition_and_in_the_transaction(
+    metastore: Metastore, table: HudiTable
+) -> None:
+    insert(table)
+    opened(metastore)
+    insert(table, "insert_overwrite_table", operation_key="task")
+    (recovered,) = recover_transactions(metastore, timeout_seconds=0)
+    assert recovered.committed
+    told = [event for event in metastore.next_events(0) if event.event_type == EventType.INSERT]
+    partitions = [json.loads(event.message["ptnObjJson"]) for event in told]
+    assert [each["1"]["lst"][2:] for each in partitions] == [["la"], ["sf"]]
+    assert [each["10"] for each in partitions] == [{"i64": 1}, {"i64": 1}], "the write id of its transaction"
+    assert [event.message["replace"] for event in told] == ["true", "true"]
 
 
 @pytest.mark.parametrize("ended", [NoSuchTransactionError, TransactionAbortedError])

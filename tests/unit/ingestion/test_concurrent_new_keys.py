@@ -72,6 +72,19 @@ def test_keys_that_were_only_moved_are_not_new(table: LakeTable) -> None:
     check_index(table)
 
 
+def test_what_others_delete_and_move_beside_new_keys_is_in_nobodys_way(table: LakeTable) -> None:
+    clustering = Clustering(table.table, "p=a", outputs=1)
+
+    def others() -> None:
+        table.ingest("upsert", rows([60], "c"), **SMALL)
+        clustering.commit()
+        table.ingest("delete", rows([3]), **SMALL)
+
+    assert overtaken(table, "upsert", rows([50], "c", "mine"), others)["rebases"] == 0
+    table.check_now([*rows([0, 1, 2, *range(4, 10)]), *rows([60], "c"), *rows([50], "c", "mine")])
+    check_index(table)
+
+
 @pytest.mark.parametrize("operation", ["insert", "bulk_insert"])
 def test_an_insert_does_not_add_what_another_has_added(table: LakeTable, operation: str) -> None:
     def other() -> None:
@@ -121,4 +134,9 @@ def test_without_an_index_nothing_is_read_but_the_new_files_of_both(lake: Lake) 
         gone.close()
         with pytest.raises(WriteConflictError, match="added the same new record key 61"):
             overtaken(table, "upsert", rows([61, 62], "c"), lambda: other(60, 61), on_conflict="raise")
-    assert sorted(row["id"] for row in table.rows()) == [*range(10), 50, 51, 52, 60, 61]
+        gone.close()
+        several = range(70, 75)
+        with pytest.raises(WriteConflictError, match="added the same new record key 70") as raised:
+            overtaken(table, "upsert", rows(several, "c"), lambda: other(*several), on_conflict="raise")
+    assert "73" not in str(raised.value), "a few are named"
+    assert sorted(row["id"] for row in table.rows()) == [*range(10), 50, 51, 52, 60, 61, *several]

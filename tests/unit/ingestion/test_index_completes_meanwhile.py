@@ -127,6 +127,17 @@ def test_a_conflict_says_which_key_the_index_knows(table: LakeTable) -> None:
     check_every_key_is_there_once(table)
 
 
+@pytest.mark.parametrize("ids", [[3, 3], [3, 3, 3], [3, 4, 5]])
+def test_a_key_that_a_write_brings_twice_into_one_file(table: LakeTable, ids: list[int]) -> None:
+    with crossing(("commit_log/0", lambda: build(table, "record_index"))):
+        if len(set(ids)) == len(ids):
+            table.ingest("bulk_insert", rows(ids, "b"))
+        else:
+            with pytest.raises(WriteConflictError, match=r"lost .*: INDEX \d+ by .* as 3 would be"):
+                table.ingest("bulk_insert", rows(ids, "b"))
+    check_every_key_is_there_once(table)
+
+
 def test_an_index_that_is_dropped_and_built_anew_is_asked_again(table: LakeTable) -> None:
     build(table, "record_index")
 
