@@ -42,9 +42,18 @@ def upsert(table: HudiTable, *ids: int) -> None:
     ingest_arrow(table, rows, "upsert", small_file_limit=0)
 
 
-def test_a_write_gives_way_at_its_commit_to_one_of_higher_priority_that_began_later(table: HudiTable) -> None:
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ConflictPolicy(on_higher_priority="fail"),
+        ConflictPolicy(on_higher_priority="wait", yield_timeout=0.0),
+    ],
+    ids=["fail", "its patience is over"],
+)
+def test_a_write_gives_way_at_its_commit_to_one_of_higher_priority_that_began_later(
+    table: HudiTable, policy: ConflictPolicy
+) -> None:
     (shared,) = table.view().all_base_files()
-    policy = ConflictPolicy(on_higher_priority="fail")
     with begin_write(
         table, operation="UPSERT", settings=WriteSettings(priority=PRIORITIES["backfill"], policy=policy)
     ) as backfill:

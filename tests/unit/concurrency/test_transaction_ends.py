@@ -22,7 +22,15 @@ from airflow_provider.concurrency.transactions.transactions import (
 )
 from airflow_provider.exceptions import NoSuchTransactionError, TransactionAbortedError
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.metastore import Column, EventType, Insertion, Metastore, TableWriteInfo, TxnState, open_metastore
+from airflow_provider.metastore import (
+    Column,
+    EventType,
+    Insertion,
+    Metastore,
+    TableWriteInfo,
+    TxnState,
+    open_metastore,
+)
 from airflow_provider.table import HudiTable
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])

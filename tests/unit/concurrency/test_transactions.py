@@ -276,9 +276,11 @@ class TestAnotherHudiWriter:
             lake.abort(txn_id)
         assert lake.plain("trips") == {1: 10}
 
-    @pytest.mark.parametrize("read", [True, False])
-    def test_what_it_compacted_of_an_open_transaction_stays(self, tmp_path: Path, read: bool) -> None:
-        """A compaction that was planned before the transaction wrote is in no abort's way."""
+    @pytest.mark.parametrize(("read", "merges"), [(True, False), (False, False), (False, True)])
+    def test_what_it_compacted_of_an_open_transaction_stays(
+        self, tmp_path: Path, read: bool, merges: bool
+    ) -> None:
+        """A compaction that was planned before is in no abort's way; a later write is."""
         lake = Lake(tmp_path, table_type="merge_on_read")
         lake.write("trips", {1: 10})
         before = lake.tables["trips"].timeline().commits()[-1].requested_time
@@ -299,13 +301,19 @@ class TestAnotherHudiWriter:
         plan = {"operations": [nothing_to_read, operation], "version": 2}
         stat = WriteStat(below.file_id, "city=sf", f"city=sf/{below.file_id}_1-1-1_{requested}.parquet", "1")
         metadata = encode_commit_metadata(CommitMetadata("COMPACT", (stat,)), Action.COMMIT)
-        for instant, content in (
-            (Instant(requested, Action.COMPACTION, State.REQUESTED), encode("HoodieCompactionPlan", plan)),
-            (Instant(requested, Action.COMMIT, State.COMPLETED, completed), metadata),
-        ):
+        instants = {
+            Instant(requested, Action.COMPACTION, State.REQUESTED): encode("HoodieCompactionPlan", plan),
+            Instant(requested, Action.COMMIT, State.COMPLETED, completed): metadata,
+        }
+        if merges:
+            requested = after(completed)
+            metadata = encode_commit_metadata(CommitMetadata("UPSERT", (stat,)), Action.COMMIT)
+            instants[Instant(requested, Action.COMMIT, State.COMPLETED, after(requested))] = metadata
+        for instant, content in instants.items():
             table.storage.put(instant_path(instant), content)
-        if read:
-            with pytest.raises(TableError, match=f"cannot be undone .* COMPACT {requested} was merged on it"):
+        if read or merges:
+            by = "UPSERT" if merges else "COMPACT"
+            with pytest.raises(TableError, match=f"cannot be undone .* {by} {requested} was merged on it"):
                 lake.abort(txn_id)
         else:
             lake.abort(txn_id)
@@ -382,6 +390,15 @@ class TestEnd:
         assert lake.plain("trips") == {3: 30}
         lake.abort(txn_id)
         assert lake.seen("trips") == lake.plain("trips") == {1: 10, 2: 20}
+
+    def test_what_was_superseded_has_to_be_there(self, lake: Lake) -> None:
+        lake.write("trips", {1: 10})
+        (before,) = lake.tables["trips"].view().all_base_files()
+        txn_id = lake.begin()
+        lake.write("trips", {1: 11}, txn_id)
+        lake.tables["trips"].storage.delete(before.path)
+        with pytest.raises(TableError, match=f"the files of city=sf/{before.file_id}.* are gone"):
+            lake.abort(txn_id)
 
     def test_an_abort_rolls_back_what_is_still_written(self, lake: Lake) -> None:
         txn_id = lake.begin()

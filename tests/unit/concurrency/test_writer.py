@@ -18,6 +18,7 @@ from airflow_provider.concurrency import (
     rollback,
     schedule,
 )
+from airflow_provider.concurrency.conflicts import turns
 from airflow_provider.concurrency.heartbeats.heartbeat import Heartbeat, HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.log.log_entry import Commit, Revert, Rollback
 from airflow_provider.concurrency.undo.reverts import revert
@@ -233,6 +234,19 @@ class TestLost:
                     "file_groups": [["", group.file_id]],
                 }
             writer.check([FileGroupId("", "another-0")])
+
+    def test_who_could_not_merge_again_is_told_of_no_turn(
+        self, table: HudiTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(turns.TURN_SECONDS, "ingestion", -1.0)  # any merge takes longer
+        group = upsert(table)
+        with (
+            pytest.raises(WriteConflictError, match="run the write again on the new snapshot$"),
+            begin_write(table, operation="UPSERT") as writer,
+        ):
+            writer.plan([group])
+            upsert(table)
+            writer.commit([], replaced={"": [group.file_id]})
 
     def test_who_misses_a_file_is_told_by_whom_it_was_rolled_back(self, table: HudiTable) -> None:
         writer = begin_write(table, operation="UPSERT")
