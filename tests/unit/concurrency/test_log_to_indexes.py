@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,21 @@ import pytest
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.indexes import state_in_indexes
-from airflow_provider.concurrency.indexes.log_to_indexes import _deleted
+from airflow_provider.concurrency.indexes.log_to_indexes import (
+    _deleted,
+    _files_of,
+    _has_predecessor,
+    change_of_metadata,
+)
+from airflow_provider.concurrency.log.log_entry import IndexState
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table.metadata_table import metadata_storage
+from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State
+from airflow_provider.table.timeline.metadata import WriteStat
 
 from .another_hudi_writer import create_trips, rows
 
@@ -61,3 +70,72 @@ def test_records_of_an_instant_are_completed_in_flight_or_not_there(tmp_path: Pa
     assert state_in_indexes(*of_entry) is State.INFLIGHT
     metadata_table.delete(instant_path(Instant(entry.instant, Action.DELTA_COMMIT, State.INFLIGHT)))
     assert state_in_indexes(*of_entry) is None
+
+
+# --- what another Hudi writer's commit says of its files ----------------------------------------
+
+BASE = WriteStat("f-0", "a/b", "a/b/f-0_0-0-0_1.parquet", file_size=7)
+APPENDED = replace(BASE, path="a/b/.f.log.2", log_files=(".f.log.1", ".f.log.2", ".gone.log.1"))
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    made = Storage(str(tmp_path / "t"))
+    for path in ("a/b/.f.log.1", "a/b/.f.log.2", BASE.path, ".f.log.1", "old.parquet", "a/b/old.parquet"):
+        made.put(path, b"123")
+    return made
+
+
+def test_each_log_file_that_is_there_is_one_by_its_size(storage: Storage) -> None:
+    assert list(_files_of(storage, APPENDED)) == [
+        replace(APPENDED, path=path, file_size=3) for path in ("a/b/.f.log.1", "a/b/.f.log.2")
+    ]
+    without_partitions = replace(APPENDED, partition_path="", path=".f.log.1", log_files=(".f.log.1",))
+    assert list(_files_of(storage, without_partitions)) == [replace(without_partitions, file_size=3)]
+
+
+def test_a_base_file_that_is_there_is_as_it_was_told(storage: Storage) -> None:
+    assert list(_files_of(storage, BASE)) == [BASE]
+    assert list(_files_of(storage, replace(BASE, path="a/b/gone.parquet"))) == []
+
+
+@pytest.mark.parametrize("partition", ["", "a/b"])
+def test_a_slice_has_the_predecessor_that_is_there(storage: Storage, partition: str) -> None:
+    named = replace(BASE, partition_path=partition)
+    assert _has_predecessor(storage, replace(named, prev_base_file="old.parquet"))
+    assert not _has_predecessor(storage, replace(named, prev_base_file="gone.parquet"))
+    assert not _has_predecessor(storage, named)
+
+
+RECORD_INDEX = (IndexState("record_index", "1", 1, True),)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_keys_that_left_are_told_by_a_predecessor_that_is_there(tmp_path: Path, is_there: bool) -> None:
+    table = create_trips(str(tmp_path / "trips"))
+    (before,) = table.view().all_base_files()
+    ingest_arrow(table, rows({1: 1.0}), "delete")
+    last = table.timeline().commits()[-1]
+    if not is_there:
+        table.storage.delete(before.path)
+    for operation in ("UPSERT", "upsert"):
+        said = replace(table.timeline().commit_metadata(last), operation_type=operation)
+        assert last.completion_time is not None
+        change = change_of_metadata(
+            table.storage, table.timeline(), said, last.completion_time, RECORD_INDEX
+        )
+        ((old, new),) = change.slices
+        assert [each.path for each in change.added] == [said.write_stats[0].path]
+        assert new is not None
+        assert (None if old is None else old.base_path) == (before.path if is_there else None)
+
+
+def test_a_compaction_in_small_letters_is_one(tmp_path: Path) -> None:
+    table = create_trips(str(tmp_path / "trips"))
+    last = table.timeline().commits()[-1]
+    assert last.completion_time is not None
+    for operation, slices in (("compact", 0), ("upsert", 1)):
+        said = replace(table.timeline().commit_metadata(last), operation_type=operation)
+        moment = last.completion_time
+        change = change_of_metadata(table.storage, table.timeline(), said, moment, RECORD_INDEX)
+        assert len(change.slices) == slices
