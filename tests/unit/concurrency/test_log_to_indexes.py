@@ -121,9 +121,7 @@ def test_keys_that_left_are_told_by_a_predecessor_that_is_there(tmp_path: Path, 
     for operation in ("UPSERT", "upsert"):
         said = replace(table.timeline().commit_metadata(last), operation_type=operation)
         assert last.completion_time is not None
-        change = change_of_metadata(
-            table.storage, table.timeline(), said, last.completion_time, RECORD_INDEX
-        )
+        change = change_of_metadata(table.storage, table.timeline(), said, last.completion_time, RECORD_INDEX)
         ((old, new),) = change.slices
         assert [each.path for each in change.added] == [said.write_stats[0].path]
         assert new is not None

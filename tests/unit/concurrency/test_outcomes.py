@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from airflow_provider.concurrency import PRIORITIES, ConflictPolicy, Outcome
-from airflow_provider.concurrency.conflicts.rules import WriteDescription, conflicts_with, resolve_conflict
+from airflow_provider.concurrency.conflicts.rules import (
+    Conflict,
+    WriteDescription,
+    conflicts_with,
+    kind_of,
+    resolve_conflict,
+)
 from airflow_provider.concurrency.log.log_entry import Commit, Rollback
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.table.file_groups.view import FileGroupId
@@ -158,6 +164,63 @@ def test_a_conflict_says_who_and_where() -> None:
     assert conflict.file_groups == {A}
     for told in ("UPSERT 20260101000004000", "host:17", "priority 400", "p/a-0"):
         assert told in str(conflict)
+
+
+@pytest.mark.parametrize(
+    ("operations", "kind"),
+    [
+        (("UPSERT", "INSERT_OVERWRITE", "DELETE", "ALTER_SCHEMA"), "ingestion"),
+        (("CLUSTER", "COMPACT", "CLEAN", "INDEX"), "service"),
+        (("RESTORE", "ROLLBACK", "REVERT"), "undo"),
+    ],
+)
+def test_conflicts_are_counted_by_what_a_writer_is(operations: tuple[str, ...], kind: str) -> None:
+    assert {kind_of(each) for each in operations} == {kind}
+
+
+THEIRS = WriteDescription(
+    "4", "UPSERT", 400, State.COMPLETED, frozenset({A}), completion_time="5", owner="me"
+)
+SAID = "UPSERT 4 by me, priority 400, completed at 5"
+
+
+@pytest.mark.parametrize(
+    ("conflict", "said"),
+    [
+        (Conflict(THEIRS, frozenset({A}), Outcome.CONFLICT), f"{SAID} and touches file group p/a-0 too"),
+        (
+            Conflict(replace(THEIRS, completion_time=None, state=State.INFLIGHT), frozenset(), Outcome.YIELD),
+            "UPSERT 4 by me, priority 400, is inflight and touches file group  too",
+        ),
+        (
+            Conflict(THEIRS, frozenset(FileGroupId("", each) for each in "abcd"), Outcome.CONFLICT),
+            f"{SAID} and touches file group a, b, c and 1 more too",
+        ),
+        (
+            Conflict(THEIRS, frozenset({A}), Outcome.CONFLICT, ("k", "l")),
+            f"{SAID} and added the same new record key k, l",
+        ),
+        (
+            Conflict(replace(THEIRS, operation="INDEX"), frozenset({A}), Outcome.CONFLICT, ("k", "l")),
+            f"{SAID.replace('UPSERT', 'INDEX')}, and with a record index no key may be there twice, as k, l would "
+            "be",
+        ),
+        (
+            Conflict(replace(THEIRS, operation="RESTORE"), frozenset(), Outcome.CONFLICT),
+            "RESTORE 4 by me, priority 400, completed at 5 and took the table back to an earlier commit",
+        ),
+        (
+            Conflict(THEIRS, frozenset(), Outcome.CONFLICT, overwritten=("p", "", "q", "r")),
+            f"{SAID} and wrote to partition 'p', the table, partition 'q', which is overwritten",
+        ),
+        (
+            Conflict(THEIRS, frozenset({A}), Outcome.CONFLICT, overwritten=("p",)),
+            f"{SAID} and touches file group p/a-0 too",
+        ),
+    ],
+)
+def test_a_conflict_in_words(conflict: Conflict, said: str) -> None:
+    assert str(conflict) == said
 
 
 def test_a_conflict_of_an_overwrite_says_which_partitions_it_would_overwrite_unseen() -> None:

@@ -240,13 +240,11 @@ class TestLost:
     ) -> None:
         monkeypatch.setitem(turns.TURN_SECONDS, "ingestion", -1.0)  # any merge takes longer
         group = upsert(table)
-        with (
-            pytest.raises(WriteConflictError, match="run the write again on the new snapshot$"),
-            begin_write(table, operation="UPSERT") as writer,
-        ):
+        with begin_write(table, operation="UPSERT") as writer:
             writer.plan([group])
             upsert(table)
-            writer.commit([], replaced={"": [group.file_id]})
+            with pytest.raises(WriteConflictError, match=r"run the write again on the new snapshot$"):
+                writer.commit([], replaced={"": [group.file_id]})
 
     def test_who_misses_a_file_is_told_by_whom_it_was_rolled_back(self, table: HudiTable) -> None:
         writer = begin_write(table, operation="UPSERT")
