@@ -183,7 +183,7 @@ def begin_planned(
     lock, base = lock or default_lock(table), Moment.at(storage, plan)
     writer = Writer(table, instant, plan.action, info, base, beating, lock, policy or ConflictPolicy())
     try:
-        writer.plan(plan.file_groups, (), early_check=False)
+        writer.plan(plan.file_groups, early_check=False)
     except InvalidInputError:
         beating.stop()
         raise _carried_out_already(storage, plan) from None

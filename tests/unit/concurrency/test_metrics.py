@@ -86,7 +86,9 @@ def test_a_rebase_is_counted(table: HudiTable, heard: list[Measurement]) -> None
     lock = Late(table.location)
     result = ingest_arrow(table, ROWS.slice(0, 1), "upsert", lock=lock, on_conflict="rebase")
     assert total(heard, "rebases") == result["rebases"] == 1
+    assert total(heard, "rebases", table=table.location, action="commit") == 1
     assert total(heard, "conflicts", kind="ingestion/ingestion") == 1
+    assert total(heard, "conflicts", table=table.location, action="commit") == 1
     assert "lock_wait" in names(heard, "timer")
 
 

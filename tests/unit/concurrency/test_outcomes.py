@@ -202,8 +202,8 @@ SAID = "UPSERT 4 by me, priority 400, completed at 5"
         ),
         (
             Conflict(replace(THEIRS, operation="INDEX"), frozenset({A}), Outcome.CONFLICT, ("k", "l")),
-            f"{SAID.replace('UPSERT', 'INDEX')}, and with a record index no key may be there twice, as k, l would "
-            "be",
+            f"{SAID.replace('UPSERT', 'INDEX')}, and with a record index no key may be there twice, as "
+            "k, l would be",
         ),
         (
             Conflict(replace(THEIRS, operation="RESTORE"), frozenset(), Outcome.CONFLICT),

@@ -189,6 +189,17 @@ class TestFailures:
         assert before < newest.instant < after
         assert [entry.rolls_back for entry in failures_in_a_row(table)] == [after]
 
+    def test_it_goes_on_when_others_have_changed_what_it_was_to_rewrite(self, table: HudiTable) -> None:
+        insert(table, 1)
+        (group,) = (each.file_group for each in table.view().all_base_files())
+        before = self.fail(table, group, A)
+        assert [entry.rolls_back for entry in failures_in_a_row(table)] == [before]
+        insert(table, 2)
+        assert [entry.rolls_back for entry in failures_in_a_row(table)] == [before]
+        ingest_arrow(table, pa.table({"id": [1]}, schema=SCHEMA), "upsert")
+        insert(table, 3)
+        assert failures_in_a_row(table) == []
+
     def test_failures_of_a_long_time_ago_are_not_looked_for(
         self, table: HudiTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:

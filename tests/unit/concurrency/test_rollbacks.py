@@ -9,17 +9,19 @@ import pytest
 
 from airflow_provider.concurrency import (
     CommitLog,
+    ServicePlan,
     Writer,
     WriteSettings,
     begin_write,
     rollback,
     rollback_dead_writers,
+    schedule,
 )
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path, observe
 from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
 from airflow_provider.concurrency.log.fate import Fate
 from airflow_provider.concurrency.log.log_entry import Rollback
-from airflow_provider.concurrency.undo.rollbacks import _delete_leftovers
+from airflow_provider.concurrency.undo.rollbacks import _delete_leftovers, _is_for_anybody
 from airflow_provider.exceptions import NoSuchInstantError, TableError
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.locks.owner import describe_owner
@@ -28,7 +30,7 @@ from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State
 
-from .another_hudi_writer import create_trips
+from .another_hudi_writer import Jvm, create_trips
 from .test_one_clock import silent_for
 
 FAR_AHEAD = "29990101000000000"
@@ -157,6 +159,10 @@ def test_what_has_completed_or_is_for_anybody_or_is_not_there_is_not_rolled_back
         rollback(table, completed.requested_time)
     with pytest.raises(NoSuchInstantError, match=f"no pending instant {FAR_AHEAD}"):
         rollback(table, FAR_AHEAD)
+    theirs = Jvm(table)
+    theirs.upsert({3: 3.0})
+    with pytest.raises(TableError, match=f"instant {theirs.instant} has completed"):
+        rollback(table, theirs.instant)
     plan = schedule_index(table, ["files"])
     assert plan is not None
     with pytest.raises(TableError, match=f"indexing plan {plan} is not rolled back"):
@@ -193,6 +199,24 @@ def test_of_all_writers_those_that_are_dead_are_rolled_back_and_of_others_what_i
     storage.put(instant_path(late), b"")  # and it writes that once more, without a heartbeat
     assert rollback_dead_writers(table) == []
     assert pending(table) == {alive, clean.requested_time, foreign.requested_time}
+
+
+@pytest.mark.parametrize(
+    ("action", "is_for_anybody"), [(Action.CLEAN, True), (Action.INDEXING, True), (Action.CLUSTERING, False)]
+)
+def test_a_plan_that_is_finished_by_whomever_is_for_anybody(
+    table: HudiTable, action: Action, is_for_anybody: bool
+) -> None:
+    plan = schedule(
+        table,
+        lambda view, taken: ServicePlan(frozenset(), b"plan"),
+        action=action,
+        operation=action.upper(),
+        priority=0,
+    )
+    assert plan is not None
+    assert _is_for_anybody(table.storage, plan) is is_for_anybody
+    assert not _is_for_anybody(table.storage, table.timeline().commits()[0].requested_time)
 
 
 @pytest.mark.parametrize("fate", [Fate.COMPLETED, Fate.ARCHIVED, Fate.UNDONE])

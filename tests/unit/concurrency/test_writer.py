@@ -228,6 +228,7 @@ class TestLost:
             for look in (writer.plan, writer.check):
                 with pytest.raises(WriteConflictError, match="lost a write conflict: UPSERT") as caught:
                     look([group])
+                assert str(caught.value).endswith("; run the write again on the new snapshot")
                 assert caught.value.details == {
                     "instant": writer.instant,
                     "conflicting_instant": newest.instant,
@@ -253,6 +254,8 @@ class TestLost:
         entry, told = newest_rollback(table), writer.taken_away()
         assert isinstance(told, InstantRolledBackError)
         assert f"was rolled back at {entry.completion_time} by {entry.owner}; run" in str(told)
+        with pytest.raises(InstantRolledBackError, match=f"was rolled back at {entry.completion_time} by"):
+            writer.check([])
         with pytest.raises(InstantRolledBackError, match="was rolled back at"), writer:
             raise FileNotFoundError("a data file")
 

@@ -139,4 +139,17 @@ def test_without_an_index_nothing_is_read_but_the_new_files_of_both(lake: Lake) 
         with pytest.raises(WriteConflictError, match="added the same new record key 70") as raised:
             overtaken(table, "upsert", rows(several, "c"), lambda: other(*several), on_conflict="raise")
     assert "73" not in str(raised.value), "a few are named"
-    assert sorted(row["id"] for row in table.rows()) == [*range(10), 50, 51, 52, 60, 61, *several]
+
+    def in_another_partition() -> None:
+        table.ingest("upsert", rows([80], "d"), **SMALL)
+
+    assert overtaken(table, "upsert", rows([80], "c"), in_another_partition)["rebases"] == 0
+    clustering = Clustering(table.table, "p=c", outputs=1)
+
+    def others() -> None:
+        clustering.commit()
+        table.ingest("upsert", rows([90], "c"), **SMALL)
+
+    with pytest.raises(WriteConflictError, match="added the same new record key 90"):
+        overtaken(table, "upsert", rows([90], "c"), others, on_conflict="raise")
+    assert sorted(row["id"] for row in table.rows()) == [*range(10), 50, 51, 52, 60, 61, *several, 80, 80, 90]
