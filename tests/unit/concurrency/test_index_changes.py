@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import CommitLog
+from airflow_provider.concurrency import CommitLog, begin_write
 from airflow_provider.concurrency.indexes.changes import (
     _ABSENT,
     _COMPLETE,
@@ -19,6 +19,9 @@ from airflow_provider.concurrency.indexes.changes import (
     settle_index_config,
 )
 from airflow_provider.concurrency.log.log_entry import Commit, IndexState
+from airflow_provider.indexing.drop import drop_index
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.table import HudiTable
 from airflow_provider.table.metadata_table.index_definitions import (
     DEFINITIONS_PATH,
@@ -29,6 +32,8 @@ from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, pars
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State
+
+from .another_hudi_writer import create_trips
 
 BUILT, BEGUN, PLANNED = "20240101000000001", "20240101000000002", "20240101000000003"
 INDEXES = (
@@ -87,6 +92,26 @@ def test_without_an_index_no_definitions_are_named(storage: Storage) -> None:
     assert said(storage) == ({"bloom_filters", "partition_stats"}, set(), DEFINITIONS_PATH)
     settle_index_config(storage, ["bloom_filters", "partition_stats"])
     assert said(storage) == (set(), set(), None)
+
+
+def test_without_an_index_there_may_have_been_no_definitions(storage: Storage) -> None:
+    assert DEFINITIONS not in parse_properties(storage.read(PROPERTIES_PATH).decode())
+    settle_index_config(storage, ["files", "bloom_filters", "partition_stats"])
+    assert said(storage) == (set(), set(), None)
+
+
+def test_a_dropped_indexs_plan_goes_whoever_is_pending_beside_it(tmp_path: Path) -> None:
+    table = create_trips(str(tmp_path / "trips"))
+    with begin_write(table, operation="INSERT") as before:
+        schedule_index(table, ["files"])
+        run_index(table)
+        schedule_index(table, ["record_index"])
+        with begin_write(table, operation="INSERT") as since:
+            drop_index(table, ["record_index"])
+            pending = [each.requested_time for each in table.timeline().pending()]
+            assert pending == [before.instant, since.instant]
+            since.commit([])
+        before.commit([])
 
 
 def test_an_entry_holds_while_it_is_the_newest_and_afterwards_what_the_log_says(storage: Storage) -> None:

@@ -15,12 +15,19 @@ from airflow_provider.concurrency.indexes.log_to_indexes import (
     _files_of,
     _has_predecessor,
     change_of_metadata,
+    columns_of,
+    drop_staged,
 )
 from airflow_provider.concurrency.log.log_entry import IndexState
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.table.metadata_table import metadata_storage
+from airflow_provider.table.files.log_file import LogFileName
+from airflow_provider.table.metadata_table import METADATA_FOLDER, metadata_storage
+from airflow_provider.table.metadata_table.index_definitions import (
+    column_stats_definition,
+    write_index_definitions,
+)
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State
@@ -74,6 +81,8 @@ def test_records_of_an_instant_are_completed_in_flight_or_not_there(tmp_path: Pa
 
 # --- what another Hudi writer's commit says of its files ----------------------------------------
 
+DEAD, ALIVE = "20260101000000002", "20260101000000004"
+TOKENS = ("0-0-0", "1-0-0")
 BASE = WriteStat("f-0", "a/b", "a/b/f-0_0-0-0_1.parquet", file_size=7)
 APPENDED = replace(BASE, path="a/b/.f.log.2", log_files=(".f.log.1", ".f.log.2", ".gone.log.1"))
 
@@ -137,3 +146,38 @@ def test_a_compaction_in_small_letters_is_one(tmp_path: Path) -> None:
         moment = last.completion_time
         change = change_of_metadata(table.storage, table.timeline(), said, moment, RECORD_INDEX)
         assert len(change.slices) == slices
+
+
+# --- what is staged -----------------------------------------------------------------------------
+
+
+def test_who_is_dead_loses_its_own_staged_records_alone(storage: Storage) -> None:
+    drop_staged(storage, DEAD)  # of a table without indexes
+    staged = [
+        [
+            f".hoodie/commit_log/staged/{instant}.metadata_table.avro",
+            *(f"{METADATA_FOLDER}/files/{LogFileName('files-0000-0', instant, 1, each)}" for each in TOKENS),
+            f"{METADATA_FOLDER}/record_index/{LogFileName('record-index-0', instant, 1, '0-0-0')}",
+            *(
+                f"{METADATA_FOLDER}/{instant_path(Instant(instant, Action.DELTA_COMMIT, state))}"
+                for state in (State.REQUESTED, State.INFLIGHT)
+            ),
+        ]
+        for instant in (DEAD, ALIVE)
+    ]
+    others = [f"{METADATA_FOLDER}/files/{DEAD}", f"{METADATA_FOLDER}/files/.x_{DEAD}"]
+    for path in (*staged[0], *staged[1], *others):
+        storage.put(path, b"")
+    drop_staged(storage, DEAD)
+    assert [storage.stat(path) for path in staged[0]] == [None] * len(staged[0])
+    assert None not in [storage.stat(path) for path in (*staged[1], *others)]
+
+
+def test_statistics_are_of_the_columns_that_the_definition_names_or_of_all(tmp_path: Path) -> None:
+    table = create_trips(str(tmp_path / "trips"))
+    assert columns_of(table.storage, ["files", "record_index"]) == ()
+    for partition in ("column_stats", "partition_stats"):
+        assert set(columns_of(table.storage, ["files", partition])) >= {"id", "city", "fare"}
+    write_index_definitions(table.storage, [column_stats_definition(["fare"])])
+    assert list(columns_of(table.storage, ["column_stats"])) == ["fare"]
+    assert columns_of(table.storage, ["files"]) == ()

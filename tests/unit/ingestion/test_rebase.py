@@ -332,6 +332,19 @@ def test_reverting_a_clustering(table: LakeTable) -> None:
     table.check_now(expected(*batch))
 
 
+def test_a_clustering_is_rebased_onto_where_something_else_was_lost_too(table: LakeTable) -> None:
+    clustering = Clustering(table.table, "part=a", outputs=3)
+
+    def others() -> None:
+        clustering.commit()
+        table.ingest("upsert", [row(2, "theirs", "b")])
+
+    batch = [row(5, "mine"), row(1, "mine", "b")]
+    result = overtaken_early(table, "upsert", batch, others, on_rewrite="revert")
+    assert result["rebases"] == 1
+    table.check_now(expected(row(2, "theirs", "b"), *batch))
+
+
 def test_what_it_was_merged_on_is_reverted(table: LakeTable) -> None:
     opened, theirs = table.table, [row(5, "theirs"), row(6, "theirs")]
     described = IngestJob.of(table.location, on_rewrite="revert")
