@@ -17,11 +17,14 @@ from airflow_provider.concurrency.indexes.log_to_indexes import (
     change_of_metadata,
     columns_of,
     drop_staged,
+    publish_staged,
+    staged_path,
 )
 from airflow_provider.concurrency.log.log_entry import IndexState
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.archival import archived_content
 from airflow_provider.table.files.log_file import LogFileName
 from airflow_provider.table.metadata_table import METADATA_FOLDER, metadata_storage
 from airflow_provider.table.metadata_table.index_definitions import (
@@ -29,7 +32,8 @@ from airflow_provider.table.metadata_table.index_definitions import (
     write_index_definitions,
 )
 from airflow_provider.table.storage.storage import Storage
-from airflow_provider.table.timeline.active import instant_path
+from airflow_provider.table.timeline.active import Timeline, instant_path
+from airflow_provider.table.timeline.archive_files import append_history
 from airflow_provider.table.timeline.instant import Action, Instant, State
 from airflow_provider.table.timeline.metadata import WriteStat
 
@@ -181,3 +185,28 @@ def test_statistics_are_of_the_columns_that_the_definition_names_or_of_all(tmp_p
     write_index_definitions(table.storage, [column_stats_definition(["fare"])])
     assert list(columns_of(table.storage, ["column_stats"])) == ["fare"]
     assert columns_of(table.storage, ["files"]) == ()
+
+
+@pytest.mark.parametrize("moves_atomically", [True, False])
+def test_records_that_come_after_their_archival_go_where_a_move_may_come_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves_atomically: bool
+) -> None:
+    """On a disk what is moved now cannot have been moved before, and archived since."""
+    table = create_trips(str(tmp_path / "trips"))
+    schedule_index(table, ["files"])
+    run_index(table)
+    monkeypatch.setattr(Storage, "moves_atomically", moves_atomically)
+    for key in (3, 4):
+        ingest_arrow(table, rows({key: 1.0}))
+    metadata_table = metadata_storage(table.storage)
+    first, second = Timeline.load(metadata_table).completed()[-2:]
+    content = archived_content(metadata_table, first)
+    assert content is not None
+    append_history(metadata_table, [content])
+    for instant in (first, second):
+        path = instant_path(instant)
+        table.storage.put(staged_path(instant.requested_time), metadata_table.read(path))
+        metadata_table.delete(path)
+        publish_staged(table.storage, instant.requested_time, instant.completion_time or "")
+    there = [metadata_table.stat(instant_path(each)) is not None for each in (first, second)]
+    assert there == [moves_atomically, True]
