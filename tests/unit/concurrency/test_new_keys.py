@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider.concurrency.write.new_keys import _WrittenKeys
+from airflow_provider.concurrency.commit import CommitContent, CompletedEntry
+from airflow_provider.concurrency.conflicts import ConflictPolicy, WriteDescription
+from airflow_provider.concurrency.log.log_entry import Commit
+from airflow_provider.concurrency.write.new_keys import _by_record_index, _WrittenKeys
+from airflow_provider.table.file_groups.view import FileGroupId
+from airflow_provider.table.file_names import base_file_name
 from airflow_provider.table.files.base_file_writer import BaseFileWriter
+from airflow_provider.table.metadata_table import RecordLocation
 from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.instant import Action, State
 from airflow_provider.table.timeline.metadata import WriteStat
 
 INSTANT, EARLIER = "20260101000000002", "20250101000000000"
@@ -84,3 +92,42 @@ def test_only_what_the_instant_wrote_counts_and_what_is_there_twice_is_found(sto
     kept = written(storage, "c", "c", instant=EARLIER)  # rows of an earlier commit
     assert kept.keys.to_pylist() == []
     assert kept.repeated() == []
+
+
+# --- by the record index ------------------------------------------------------------------------
+
+OF_P = WriteDescription("2", "UPSERT", 400, State.INFLIGHT)
+THEIRS = Commit(instant="1", action=Action.COMMIT, operation="UPSERT", priority=0, completion_time="3")
+
+
+@pytest.mark.parametrize(
+    ("at", "added_to", "is_conflict"),
+    [
+        (None, "new-0", False),  # it was deleted
+        ("new-0", "new-0", False),
+        ("other-0", "new-0", True),
+        ("taken-0", "merged-0", False),
+        ("taken-0", "new-0", True),
+        ("gone-0", "new-0", False),
+    ],
+)
+def test_a_key_is_elsewhere_where_its_rows_are_after_the_write(
+    storage: Storage, at: str | None, added_to: str, is_conflict: bool
+) -> None:
+    """The write merges one file group into a new one, and takes another one out without its rows."""
+    keys = written(storage, "k")
+    keys.stat = replace(keys.stat, file_id=added_to)
+    before = base_file_name("taken-0", "0-0-0", EARLIER)
+    merged = WriteStat("merged-0", "p", "p/merged", prev_base_file=before)
+    content = CommitContent((merged, keys.stat), {"p": ("taken-0", "gone-0")}, {})
+    change = CompletedEntry(storage, THEIRS)
+    came = {"k": (change, RecordLocation("p", at, 1) if at else None)}
+    found = _by_record_index(OF_P, content, [keys], came, (), ConflictPolicy())
+    groups = frozenset({FileGroupId("p", added_to)})
+    told = [(each.other.instant, each.file_groups, each.keys) for each in found]
+    assert told == ([("1", groups, ("k",))] if is_conflict else [])
+    again = _by_record_index(OF_P, content, [keys], came, {"k"}, ConflictPolicy())
+    assert [each.keys for each in again] == [("k",)], "the write itself adds it twice"
+    overwrites = replace(OF_P, operation="INSERT_OVERWRITE", file_groups=groups)
+    assert overwrites.overwrites == {"p"}
+    assert _by_record_index(overwrites, content, [keys], came, (), ConflictPolicy()) == []
