@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -28,17 +28,21 @@ FORMS: dict[str, dict[str, Any]] = {
     "by_value": {"partition_by": ["dest"], "hive_style": False},
     "hive_style": {"partition_by": ["dest"], "hive_style": True},
 }
+MERGE_ON_READ: dict[str, dict[str, Any]] = {
+    f"{name}_merged": form | {"table_type": "merge_on_read"} for name, form in FORMS.items()
+}
 
 
-def create_hudi_tables(folder: Path, uri: str) -> None:
-    """Create ``lake.plain``, ``lake.by_value`` and ``lake.hive_style``, of the same rows.
+def create_hudi_tables(folder: Path, uri: str, forms: Mapping[str, Mapping[str, Any]] = FORMS) -> None:
+    """Create tables of the same rows in the database ``lake``.
 
     :param folder: for the tables.
     :param uri: URL of the metastore's server.
+    :param forms: for each table what ``CreateTableOperator`` is told of it.
     """
     metastore = open_metastore(uri)
     with _connection(uri):
-        for name, form in FORMS.items():
+        for name, form in forms.items():
             operator = CreateTableOperator(
                 task_id="create",
                 table=f"lake.{name}",
@@ -52,8 +56,9 @@ def create_hudi_tables(folder: Path, uri: str) -> None:
             table = HudiTable.open(location)
             for rows in (FIRST, SECOND):
                 ingest_arrow(table, pa.Table.from_pylist(rows, _plain(table.schema)), "upsert")
-            if form:
-                folders = ["JFK", "a b"] if name == "by_value" else ["dest=JFK", "dest=a b"]
+            if "partition_by" in form:
+                start = "dest=" if form["hive_style"] else ""
+                folders = [f"{start}JFK", f"{start}a b"]
                 metastore.add_partitions("lake", name, partition_specs(table, folders))
     metastore.close()
 
