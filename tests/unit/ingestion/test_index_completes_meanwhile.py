@@ -19,6 +19,7 @@ from airflow_provider.table.timeline.instant import Action
 from tests.ingestion_contract.interleaving import Clustering, crossing
 from tests.ingestion_contract.lake import Lake, LakeTable, Rows
 from tests.ingestion_contract.record_index import SCHEMA, SMALL, build, check_index, rows
+from tests.sweep import share_of
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 POINTS = (".heartbeat/", ".requested", ".inflight", "commit_log/0")
@@ -52,7 +53,8 @@ AFTERWARDS = [(at, "afterwards") for at in (*POINTS, "afterwards")]
 @pytest.mark.parametrize("on_conflict", ["raise", "rebase"])
 @pytest.mark.parametrize(
     ("operation", "batch", "planned_at", "completed_at"),
-    [
+    # Of each operation a push tries a quarter of the moments.
+    share_of(
         (operation, batch, *each)
         for operation, batch, crossings in [
             ("upsert", rows([1], "b", "again"), CROSSINGS + AFTERWARDS),
@@ -66,7 +68,7 @@ AFTERWARDS = [(at, "afterwards") for at in (*POINTS, "afterwards")]
             ("bulk_insert", rows([3, 3], "b"), CROSSINGS),
         ]
         for each in crossings
-    ],
+    ),
     ids=lambda value: (
         value if isinstance(value, str) else "-".join(f"{row['id']}{row['p']}" for row in value)
     ),

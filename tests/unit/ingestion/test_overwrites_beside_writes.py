@@ -19,6 +19,7 @@ from airflow_provider.services.clustering.clustering_plan import ClusteringSetti
 from tests.ingestion_contract.interleaving import crossing
 from tests.ingestion_contract.lake import KIB, Lake, LakeTable, Rows
 from tests.ingestion_contract.record_index import SCHEMA, SMALL, build, check_index, rows
+from tests.sweep import share_of
 from tests.unit.concurrency.simulation import NoLock
 
 State = Counter[tuple[int, str, str]]
@@ -113,9 +114,18 @@ def held(table: LakeTable) -> State:
     return Counter((row["id"], row["p"], row["v"]) for row in table.rows())
 
 
-@pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("on_conflict", ["raise", "rebase"])
-@pytest.mark.parametrize(("mine", "theirs"), PAIRS, ids=str)
+# Of each pair a push tries both policies, each on one of the two tables.
+MEETINGS = share_of(
+    [
+        (*pair, *each)
+        for pair in PAIRS
+        for each in (("raise", "empty"), ("raise", "with rows"), ("rebase", "with rows"), ("rebase", "empty"))
+    ],
+    shares=2,
+)
+
+
+@pytest.mark.parametrize(("mine", "theirs", "on_conflict", "start"), MEETINGS, ids=str)
 def test_two_writes_that_meet(lake: Lake, mine: Write, theirs: Write, on_conflict: str, start: str) -> None:
     table = table_with(lake, STARTS[start])
     before = held(table)
