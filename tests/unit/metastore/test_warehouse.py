@@ -274,3 +274,18 @@ def test_partitions_are_altered_all_or_none(by_database: Metastore, tmp_path: Pa
     told = [event.event_type for event in by_database.next_events(events)]
     assert told.count("ALLOC_WRITE_ID") == 1
     assert told.count("ALTER_PARTITION") == 2
+
+
+def test_hives_java_client_renames_without_a_transaction(
+    house: tuple[CatalogHandler, PartitionHandler], by_database: Metastore
+) -> None:
+    catalog, partitions = house
+    catalog.create_database(hive.Database(name="sea"))
+    catalog.create_table(table("t", dbName="sea", sd=at(None)))
+    new = partitions.add_partition(hive.Partition(values=["2013"], dbName="sea", tableName="t"))
+    new.values = ["2014"]
+    request = hive.RenamePartitionRequest(
+        dbName="sea", tableName="t", partVals=["2013"], newPart=new, txnId=-1
+    )
+    partitions.rename_partition_req(request)
+    assert [one.values for one in by_database.get_partitions("sea", "t")] == [("2014",)]

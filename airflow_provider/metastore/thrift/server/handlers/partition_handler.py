@@ -170,7 +170,9 @@ class PartitionHandler:
         self._rename(database, table, values, partition, None)
 
     def rename_partition_req(self, request: Any) -> Any:
-        self._rename(request.dbName, request.tableName, request.partVals, request.newPart, request.txnId)
+        # Hive's Java client sends -1 where there is no transaction.
+        txn_id = request.txnId if (request.txnId or 0) > 0 else None
+        self._rename(request.dbName, request.tableName, request.partVals, request.newPart, txn_id)
         return hive.RenamePartitionResponse()
 
     def exchange_partition(
