@@ -94,3 +94,10 @@ def test_ours_plans_nothing_of_what_the_jvm_has_planned(shared: SharedTable) -> 
     assert schedule_clustering(shared.table, ClusteringSettings()) is None
     theirs(shared, "execute")
     shared.check()
+
+
+def test_the_jvm_finds_nothing_of_ours_to_carry_out_where_ours_has_written_since(shared: SharedTable) -> None:
+    assert schedule_clustering(shared.table, ClusteringSettings())
+    shared.ours(PLANNED)
+    theirs(shared, "execute")
+    shared.check()

@@ -6,7 +6,7 @@ entry at its completion time; a rollback or a restore of theirs is final.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from airflow_provider.concurrency.conflicts.rules import (
     PRIORITIES,
@@ -96,11 +96,11 @@ def planned_clusterings(storage: Storage, timeline: Timeline) -> list[WriteDescr
     :param storage: the table's storage.
     :param timeline: the active timeline.
     """
-    commit_log, found = CommitLog(storage), []
+    found = []
     for instant in timeline.pending():
         if instant.action is not Action.CLUSTERING:
             continue
-        is_ours = any(isinstance(entry, Plan) for entry in commit_log.about(instant.requested_time))
+        is_ours = _is_planned_here(storage, instant)
         # Any process may carry a plan of this package out; one of this package beats under its name.
         if is_ours and (instant.state is State.REQUESTED or _beats(storage, instant.requested_time)):
             continue
@@ -117,6 +117,49 @@ def planned_clusterings(storage: Storage, timeline: Timeline) -> list[WriteDescr
             )
         )
     return found
+
+
+def note_other_writers(storage: Storage, timeline: Timeline, completed_until: str) -> None:
+    """Record for good that another Hudi writer commits to a table, if one has done so lately.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    :param completed_until: what has completed later is looked up in the log.
+    """
+    later = (each for each in timeline.completed() if (each.completion_time or "") > completed_until)
+    if any(not any(CommitLog(storage).about(each.requested_time)) for each in later):
+        storage.put_if_absent(_OTHER_WRITERS, b"")
+
+
+def has_other_writers(storage: Storage) -> bool:
+    """Whether another Hudi writer has ever been seen to commit to a table."""
+    return storage.stat(_OTHER_WRITERS) is not None
+
+
+def clusterings_to_withdraw(
+    storage: Storage, timeline: Timeline, touched: Collection[FileGroupId]
+) -> list[str]:
+    """The clustering plans of this package that must not outlive a commit to their file groups.
+
+    Another Hudi writer carries out any plan that it finds, with the file slices that the plan names, and does
+    not look at what was written since. An executor of this package leaves such file groups out.
+
+    :param storage: the storage of a table that has other writers.
+    :param timeline: the active timeline.
+    :param touched: the file groups that the commit touches.
+    :return: the requested times of the plans.
+    """
+    return [
+        instant.requested_time
+        for instant in timeline.pending()
+        if instant.action is Action.CLUSTERING
+        and _is_planned_here(storage, instant)
+        and not clustered(timeline, instant).isdisjoint(touched)
+    ]
+
+
+def _is_planned_here(storage: Storage, clustering: Instant) -> bool:
+    return any(isinstance(entry, Plan) for entry in CommitLog(storage).about(clustering.requested_time))
 
 
 def clustered(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
@@ -243,3 +286,5 @@ def _appended_in(write_stats: Sequence[WriteStat]) -> frozenset[FileGroupId]:
 
 
 OWNER = "another Hudi writer"
+
+_OTHER_WRITERS = ".hoodie/.other_writers"

@@ -8,6 +8,7 @@ from airflow_provider.concurrency.commit import Moment, publish_head
 from airflow_provider.concurrency.conflicts import (
     ConflictPolicy,
     mark_open_transaction,
+    note_other_writers,
     unfinished_error,
     unfinished_write,
     unmark_open_transaction,
@@ -105,6 +106,7 @@ def begin_write(
         if base.look().find(instant) is not None:
             storage.delete(heartbeat_path(instant))
             continue
+        note_other_writers(storage, base.look(), base.completed_until)
         if lock.excludes_hudi:
             _ = base.timeline  # only there another Hudi writer says that it has rolled this one back
         heartbeat = Heartbeat(storage, instant, info, is_alive)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 from airflow_provider import metrics
 from airflow_provider.concurrency.commit import (
@@ -25,7 +25,10 @@ from airflow_provider.concurrency.conflicts import (
     Conflict,
     Outcome,
     WriteDescription,
+    clusterings_to_withdraw,
     conflicts_with,
+    has_other_writers,
+    note_other_writers,
     others_writing,
     turn_seconds,
     wait_for_clustering,
@@ -34,7 +37,7 @@ from airflow_provider.concurrency.conflicts import (
     why_no_turn_helps,
 )
 from airflow_provider.concurrency.log import Commit, CommitLog, find_rollback
-from airflow_provider.concurrency.undo import revert_rewrite
+from airflow_provider.concurrency.undo import revert_rewrite, rollback
 from airflow_provider.concurrency.write.new_keys import same_new_keys
 from airflow_provider.concurrency.write.schema_change import change_schema, keep_history, may_change_schema
 from airflow_provider.concurrency.write.write import Write
@@ -42,6 +45,7 @@ from airflow_provider.exceptions import (
     CommitError,
     LockUnavailableError,
     NoSuchInstantError,
+    TableError,
     WriteConflictError,
 )
 from airflow_provider.table.schema import TableSchema
@@ -91,6 +95,7 @@ class Committing:
         self._clear = write.base  # nothing that completed up to this moment is in the way
         self._to_revert: list[Commit] = []
         self._unrevertible: set[str] = set()
+        self._to_withdraw: list[str] = []  # plans of its file groups
         self._turn_ends: float | None = None  # while this write has its turn
         self._patience_for_others = 0.0  # until then it waits for other engines; it waits for none in a turn
         # What others find pending on the metadata table's timeline they take for a dead writer's.
@@ -186,12 +191,15 @@ class Committing:
     def _put_entry(self, tries: int | None = None) -> Commit | None:
         """The entry; None where the write has conflicts, or every try lost its place to another entry."""
         while True:
-            self._conflicts, self._to_revert, self._alters_first = [], [], False
+            self._conflicts, self._to_revert, self._to_withdraw, self._alters_first = [], [], [], False
             entry = commit(
                 self._storage, self._decide, since=self._clear, tries=tries, once_put=self._end_write
             )
             if self._alters_first and self._evolve is not None:
                 change_schema(self._write.table, self._evolve, self._write.info, shared=self._is_shared)
+                continue
+            if self._to_withdraw:
+                self._withdraw(self._to_withdraw)
                 continue
             if entry is not None or not self._to_revert:
                 return entry
@@ -200,6 +208,13 @@ class Committing:
                 told = "%s %s is not reverted, because %s: rebasing onto it"
                 log.info(told, rewrite.operation, rewrite.instant, reason)
                 self._unrevertible.add(rewrite.instant)
+
+    def _withdraw(self, plans: Sequence[str]) -> None:
+        """Take clustering plans back, because another Hudi writer would carry them out on older slices."""
+        for instant in plans:
+            with suppress(NoSuchInstantError, TableError):  # it has ended in this moment
+                reason = f"{self._write.info.operation} {self._write.instant} writes to its file groups"
+                rollback(self._write.table, instant, reason=reason)
 
     def _decide(self, moment: Moment) -> Commit | None:
         write, content = self._write, self._content
@@ -219,6 +234,13 @@ class Committing:
             self._conflicts, self._lost_at = conflicts, moment
             write.count_conflicts(conflicts)
             return None
+        if any(change.entry.owner == OWNER for change in changes):
+            note_other_writers(self._storage, moment.timeline, self._clear.completed_until)
+        if has_other_writers(self._storage):
+            overtaken = clusterings_to_withdraw(self._storage, moment.timeline, content.touched)
+            self._to_withdraw = [instant for instant in overtaken if instant != write.instant]
+            if self._to_withdraw:
+                return None
         self._look_at_schema(moment, changes)
         self._clear = moment
         if self._alters_first:

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pytest
 
-from airflow_provider.concurrency import begin_write, rollback
+from airflow_provider.concurrency import begin_planned, begin_write, rollback
 from airflow_provider.concurrency.conflicts import wait_for_clustering
 from airflow_provider.concurrency.conflicts.foreign_writers import planned_clusterings
 from airflow_provider.concurrency.conflicts.pending_writes import others_writing
@@ -28,6 +28,7 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks.in_process import InProcessLockProvider
 from airflow_provider.services.clustering.clustering import (
     cluster_in_process,
+    pending_clusterings,
     pending_plan,
     schedule_clustering,
 )
@@ -469,3 +470,48 @@ class TestAWriteUnderWay:
         Jvm(table).begin(beats=True, into=only_file(table))
         ingest_arrow(table, rows({1: 10.0}))
         assert waited_for == []
+
+
+class TestPlanOfOurs:
+    """Another writer carries a plan of ours out with the slices of the plan, whatever was written since."""
+
+    def plan(self, table: HudiTable) -> str:
+        ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
+        instant = schedule_clustering(table, ClusteringSettings())
+        assert instant is not None
+        return instant
+
+    @pytest.mark.parametrize("when", ["before the plan", "before the write", "while it is under way"])
+    def test_a_write_into_it_withdraws_it_where_there_are_other_writers(
+        self, table: HudiTable, when: str
+    ) -> None:
+        if when == "before the plan":
+            Jvm(table).upsert({7: 7.0})
+        instant = self.plan(table)
+        if when == "before the write":
+            Jvm(table).upsert({7: 7.0})
+        jvm = Jvm(table)
+        came: Callable[[], object] = (lambda: jvm.upsert({7: 7.0})) if "way" in when else (lambda: None)
+        ingest(table, {1: 10.0}, came)
+        assert pending_clusterings(table) == []
+        assert table.timeline().find(instant) is None
+        assert fares(table) == {1: 10.0, 2: 2.0, 3: 3.0, 7: 7.0}
+        assert schedule_clustering(table, ClusteringSettings()) is not None
+
+    def test_an_executor_of_ours_loses_it(self, table: HudiTable) -> None:
+        Jvm(table).upsert({7: 7.0})
+        instant = self.plan(table)
+        writer = begin_planned(table, instant)
+        ingest(table, {1: 10.0}, lambda: None)
+        with pytest.raises(InstantRolledBackError):
+            writer.check([])
+        writer.abort()
+        assert fares(table) == {1: 10.0, 2: 2.0, 3: 3.0, 7: 7.0}
+
+    def test_it_stays_where_nobody_else_writes_or_nothing_of_it_is_written(self, table: HudiTable) -> None:
+        instant = self.plan(table)
+        ingest(table, {1: 10.0}, lambda: None)
+        assert pending_clusterings(table) == [instant]
+        Jvm(table).upsert({7: 7.0})
+        ingest_arrow(table, rows({8: 8.0}), "bulk_insert", lock=SharedLock(table, lambda: None))
+        assert pending_clusterings(table) == [instant]
