@@ -35,6 +35,10 @@ function reads(hits, misses) {
   return h("span", { title }, all ? `${((100 * hits) / all).toFixed(1)} % of ${exact(all)}` : "none yet");
 }
 
+function newest(head, rate) {
+  return `The newest event is ${exact(head)}${rate === null ? "" : `; new ones come at ${rate}`}.`;
+}
+
 export function log() {
   const body = h("div", {}, h("p.ts-muted.ts-empty", {}, "reading …"));
   const seen = new Map(); // where each consumer and each head was when this page first looked
@@ -73,7 +77,7 @@ export function log() {
       {},
       title,
       each.error && trouble(each.error),
-      h("p.ts-muted", {}, `The newest event is ${exact(it.head)}; new ones come at ${rate(each.metastore, it.head, now) ?? "…"}.`),
+      h("p.ts-muted", {}, newest(it.head, rate(each.metastore, it.head, now))),
       replications(each),
       h("h3", {}, "Consumers and replicas"),
       grid(CONSUMERS, consumers, "nobody follows this log"),

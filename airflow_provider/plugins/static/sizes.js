@@ -10,12 +10,13 @@ const BOTTOM = 28;
 export function sizes(bars) {
   const commits = bars.filter((bar) => bar.file_sizes?.length);
   if (!commits.length) return h("p.ts-muted.ts-empty", {}, "No commit of the active timeline wrote a file.");
-  const from = commits[0].ended;
+  const from = Math.min(...commits.map((bar) => bar.ended)); // bars stand in the order of requested times
   const to = Math.max(...commits.map((bar) => bar.ended), from + 1);
   const least = Math.log(Math.max(1, Math.min(...commits.map((bar) => bar.file_sizes[0]))));
   const most = Math.max(Math.log(Math.max(...commits.map((bar) => bar.file_sizes[2]))), least + Math.LN2);
   const x = (moment) => LEFT + 8 + ((moment - from) / (to - from)) * (WIDTH - LEFT - 24);
   const y = (size) => HEIGHT - BOTTOM - 8 - ((Math.log(Math.max(size, 1)) - least) / (most - least)) * (HEIGHT - BOTTOM - 24);
+  const moments = [["start", from], ["middle", (from + to) / 2], ["end", to]].filter(([place]) => place !== "middle" || to - from > 2);
   const marks = [0, 0.25, 0.5, 0.75, 1].map((share) => Math.exp(least + share * (most - least)));
   return h(
     "section.ts-card",
@@ -29,8 +30,8 @@ export function sizes(bars) {
         h("line.ts-tick", { x1: LEFT, x2: WIDTH - 8, y1: y(size), y2: y(size) }),
         h("text.ts-tick-name", { x: LEFT - 8, y: y(size) + 4, "text-anchor": "end" }, bytes(size)),
       ]),
-      [from, (from + to) / 2, to].map((moment, i) =>
-        h("text.ts-tick-name", { x: x(moment), y: HEIGHT - 8, "text-anchor": ["start", "middle", "end"][i] }, clock(moment)),
+      moments.map(([place, moment]) =>
+        h("text.ts-tick-name", { x: x(moment), y: HEIGHT - 8, "text-anchor": place }, clock(moment)),
       ),
       commits.map((bar) => {
         const [small, median, large] = bar.file_sizes;
