@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 
 from airflow_provider import metrics
 from airflow_provider.concurrency.commit import (
@@ -36,7 +36,7 @@ from airflow_provider.concurrency.conflicts import (
     wait_for_others_to_tell,
     why_no_turn_helps,
 )
-from airflow_provider.concurrency.log import Commit, CommitLog, find_rollback
+from airflow_provider.concurrency.log import Commit, CommitLog, fate_of, find_rollback
 from airflow_provider.concurrency.undo import revert_rewrite, rollback
 from airflow_provider.concurrency.write.new_keys import same_new_keys
 from airflow_provider.concurrency.write.schema_change import change_schema, keep_history, may_change_schema
@@ -96,6 +96,7 @@ class Committing:
         self._to_revert: list[Commit] = []
         self._unrevertible: set[str] = set()
         self._to_withdraw: list[str] = []  # plans of its file groups
+        self._withdrawn = {write.instant}  # an executor's own plan stays
         self._turn_ends: float | None = None  # while this write has its turn
         self._patience_for_others = 0.0  # until then it waits for other engines; it waits for none in a turn
         # What others find pending on the metadata table's timeline they take for a dead writer's.
@@ -212,9 +213,14 @@ class Committing:
     def _withdraw(self, plans: Sequence[str]) -> None:
         """Take clustering plans back, because another Hudi writer would carry them out on older slices."""
         for instant in plans:
-            with suppress(NoSuchInstantError, TableError):  # it has ended in this moment
+            self._withdrawn.add(instant)
+            try:
                 reason = f"{self._write.info.operation} {self._write.instant} writes to its file groups"
                 rollback(self._write.table, instant, reason=reason)
+            except TableError:
+                if fate_of(self._storage, CommitLog(self._storage), instant) is None:
+                    raise
+                # It has ended in this moment.
 
     def _decide(self, moment: Moment) -> Commit | None:
         write, content = self._write, self._content
@@ -238,7 +244,7 @@ class Committing:
             note_other_writers(self._storage, moment.timeline, self._clear.completed_until)
         if has_other_writers(self._storage):
             overtaken = clusterings_to_withdraw(self._storage, moment.timeline, content.touched)
-            self._to_withdraw = [instant for instant in overtaken if instant != write.instant]
+            self._to_withdraw = [instant for instant in overtaken if instant not in self._withdrawn]
             if self._to_withdraw:
                 return None
         self._look_at_schema(moment, changes)

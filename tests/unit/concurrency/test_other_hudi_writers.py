@@ -515,3 +515,22 @@ class TestPlanOfOurs:
         Jvm(table).upsert({7: 7.0})
         ingest_arrow(table, rows({8: 8.0}), "bulk_insert", lock=SharedLock(table, lambda: None))
         assert pending_clusterings(table) == [instant]
+
+    @pytest.mark.parametrize("executor", ["has completed it", "has lost it"])
+    def test_a_plan_that_ends_in_that_moment_is_in_nobodys_way(
+        self, table: HudiTable, executor: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Jvm(table).upsert({7: 7.0})
+        self.plan(table)
+
+        def late(table: HudiTable, instant: str, **settings: Any) -> object:
+            if executor == "has completed it":
+                cluster_in_process(table, instant)
+            else:
+                rollback(table, instant)
+            return rollback(table, instant, **settings)
+
+        monkeypatch.setattr(committing, "rollback", late)
+        ingest(table, {1: 10.0}, lambda: None, on_conflict="rebase")
+        assert pending_clusterings(table) == []
+        assert fares(table) == {1: 10.0, 2: 2.0, 3: 3.0, 7: 7.0}
