@@ -111,6 +111,26 @@ def test_what_is_not_shown_any_more_was_undone_by_a_rollback_that_another_has_be
     assert next_undone(table.storage, moment) == undone(commit, jvm.instant)
 
 
+def test_what_another_has_undone_of_log_files_is_said_to_be_appended(tmp_path: Path) -> None:
+    table = HudiTable.create(
+        str(tmp_path / "logs"),
+        name="logs",
+        schema=rows({}).schema,
+        record_key=["id"],
+        partition_by=["city"],
+        table_type="merge_on_read",
+    )
+    for fare in (1.0, 2.0):
+        ingest_arrow(table, rows({1: fare}))
+    newest = CommitLog(table.storage).newest()
+    assert isinstance(newest, Commit)
+    assert newest.appended
+    Jvm(table).restore([newest.instant])
+    said = next_undone(table.storage, Moment.now(table.storage))
+    assert said is not None
+    assert (said.rolls_back, said.appended) == (newest.instant, newest.appended)
+
+
 def test_rollbacks_of_what_is_no_commit_of_the_log_are_passed_over(table: HudiTable) -> None:
     """Of several, also where one says nothing new, the next is asked."""
     commit = overwrite(table)
