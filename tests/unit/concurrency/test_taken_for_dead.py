@@ -74,7 +74,7 @@ def test_a_rewrite_that_was_planned_and_carried_out_meanwhile_is_reverted() -> N
 def test_a_beat_says_on_what_the_write_is_based(table: HudiTable) -> None:
     # A cleaner would keep everything from the beginning of the log.
     with begin_write(
-        table, operation="INSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(0.01))
+        table, operation="INSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(0.01, 6_000))
     ) as writer:
         path = f"{HEARTBEAT_FOLDER}/{writer.instant}"
         begun = Path(table.storage.url(path)).stat().st_mtime_ns
