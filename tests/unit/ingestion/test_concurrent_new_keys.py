@@ -136,9 +136,8 @@ def test_without_an_index_nothing_is_read_but_the_new_files_of_both(lake: Lake) 
             overtaken(table, "upsert", rows([61, 62], "c"), lambda: other(60, 61), on_conflict="raise")
         gone.close()
         several = range(70, 75)
-        with pytest.raises(WriteConflictError, match="added the same new record key 70") as raised:
+        with pytest.raises(WriteConflictError, match="added the same new record key 70, 71, 72; run"):
             overtaken(table, "upsert", rows(several, "c"), lambda: other(*several), on_conflict="raise")
-    assert "73" not in str(raised.value), "a few are named"
 
     def in_another_partition() -> None:
         table.ingest("upsert", rows([80], "d"), **SMALL)
