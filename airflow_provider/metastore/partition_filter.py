@@ -17,7 +17,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from lark import Lark, Token, Transformer, Tree, v_args
@@ -29,14 +29,14 @@ from airflow_provider.metastore.model import (
     Column,
     PartitionChoice,
     PartitionInfo,
-    PartitionValues,
     TableInfo,
     number_of,
     plain_text,
 )
 from airflow_provider.metastore.patterns import like_pattern
 
-Row = Mapping[str, str | None]
+# The values of the keys, in the keys' order.
+Row = Sequence[str | None]
 Keep = Callable[[Row], bool]
 Equal = dict[str, frozenset[str | None]]
 Relation = Callable[[Any, Any], bool]
@@ -124,11 +124,9 @@ def partition_choice(text: str, partition_keys: Sequence[Column]) -> PartitionCh
         return PartitionChoice()
     keep = _compiled(text, types, "partition")
     known: Equal = _Equal(types, "partition").transform(_parsed(text))
-
-    def keep_values(values: PartitionValues) -> bool:
-        return keep(dict(zip(names, values, strict=True)))
-
-    return PartitionChoice(keep_values, plain={names.index(name): values for name, values in known.items()})
+    plain = {names.index(name): values for name, values in known.items()}
+    texts = [at for at in plain if types[names[at]].partition("(")[0].strip() not in _NUMBERS]
+    return PartitionChoice(keep, plain=plain, texts=texts)
 
 
 def table_filter(text: str) -> Callable[[TableInfo], bool]:
@@ -147,8 +145,7 @@ def table_filter(text: str) -> Callable[[TableInfo], bool]:
 
     def keep_table(table: TableInfo) -> bool:
         accessed = table.hive_fields.get(_LAST_ACCESS_FIELD, {}).get("i32", 0)
-        row = {key: table.parameters.get(name) for key, name in parameters.items()}
-        return keep({_OWNER: table.owner, _LAST_ACCESS: str(accessed), **row})
+        return keep((table.owner, str(accessed), *map(table.parameters.get, parameters.values())))
 
     return keep_table
 
@@ -156,7 +153,7 @@ def table_filter(text: str) -> Callable[[TableInfo], bool]:
 def _compiled(text: str, types: Mapping[str, str], kind: str) -> Keep:
     """The function of a filter.
 
-    :param types: the types of the keys that the filter may name.
+    :param types: the types of the keys that the filter may name, in the order of their values.
     :param kind: the kind of objects that it filters, for errors.
     """
     if not text.strip():
@@ -249,7 +246,9 @@ class _Compiler(_Constants[Keep]):
     def like(self, key: Token, pattern: Token) -> Keep:
         matches, name = like_pattern(str(pattern)[1:-1]), self._name(key)
         null_counts = self._is_text(name)
-        return lambda row: (null_counts or row[name] is not None) and matches(_as_stored(row[name]))
+        return self._by_value(
+            name, lambda value: (null_counts or value is not None) and matches(_as_stored(value))
+        )
 
     def between(self, key: Token, low: str, high: str) -> Keep:
         return self.and_(self._test(key, operator.ge, low), self._test(key, operator.le, high))
@@ -281,7 +280,7 @@ class _Compiler(_Constants[Keep]):
     def _test(self, key: Token, relation: Relation, constant: str) -> Keep:
         name = self._name(key)
         if constant == DEFAULT_PARTITION or self._is_text(name):
-            return lambda row: relation(_as_stored(row[name]), constant)
+            return self._by_value(name, lambda value: bool(relation(_as_stored(value), constant)))
         type_ = self._types[name].partition("(")[0].strip()
         read = number_of if type_ in _NUMBERS else _timestamp if type_ == "timestamp" else _text
         known = read(constant)
@@ -291,7 +290,14 @@ class _Compiler(_Constants[Keep]):
                 "of it",
                 key=name,
             )
-        return lambda row: (value := read(row[name])) is not None and relation(value, known)
+        return self._by_value(
+            name, lambda value: (found := read(value)) is not None and bool(relation(found, known))
+        )
+
+    def _by_value(self, name: str, test: Callable[[str | None], bool]) -> Keep:
+        """Test each value of a key once: many partitions have the same one."""
+        at, once = list(self._types).index(name), cache(test)
+        return lambda row: once(row[at])
 
 
 @v_args(inline=True)

@@ -37,7 +37,8 @@ def test_a_room_says_what_lives_in_it_and_is_seen_at_once(room: Path) -> None:
         f"{dotted(room)} has no docstring"
     )
     modules = [path.name for path in room.glob("*.py") if path.name != "__init__.py"]
-    assert len(modules) <= MOST_MODULES, f"{dotted(room)} needs walls: {modules}"
+    # Migrations are steps, and each release may add one.
+    assert len(modules) <= MOST_MODULES or room.name == "versions", f"{dotted(room)} needs walls: {modules}"
 
 
 @pytest.mark.parametrize("room", INNER_ROOMS, ids=dotted)

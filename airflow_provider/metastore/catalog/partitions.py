@@ -5,14 +5,30 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, false, insert, or_, select, text, update
+from cachetools import LRUCache, cached
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    delete,
+    false,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from airflow_provider.exceptions import AlreadyExistsError, NoSuchObjectError
 from airflow_provider.metastore.catalog.catalog import get_table, table_fields
-from airflow_provider.metastore.database import current_millis
+from airflow_provider.metastore.database import INDEXED_VALUES, current_millis, value_at
 from airflow_provider.metastore.database import partitions as partition_rows
 from airflow_provider.metastore.model import (
     EventType,
@@ -35,10 +51,17 @@ Choose = Callable[[TableInfo], PartitionChoice]
 """Returns the choice among a table's partitions."""
 
 # In the index's own words: SQLite uses a partial index only for a condition with the same text.
-_NOT_PLAIN = text("NOT has_plain_values")
+_NOT_PLAIN: ColumnElement[bool] = literal_column("NOT has_plain_values", Boolean)
 
 # The limit on the beginnings of values that one query looks for. With more, the beginnings have fewer values.
 _MOST_BEGINNINGS = 200
+
+# So many partitions are read whole, before it is known which of them are chosen.
+_FEW = 300
+
+# For tables that change seldom, the parsed values are kept of documents with so many characters together.
+# They take about ten times as many bytes.
+_MOST_KEPT = 4_000_000
 
 MOST_VARIABLES = 1_000
 """The limit on the variables in one statement; SQLite allows 32,766, PostgreSQL 65,535."""
@@ -120,7 +143,7 @@ def get_table_and_partitions(
 
 def get_table_and_chosen_values(
     connection: Connection, database: str, table: str, choose: Choose
-) -> tuple[TableInfo, list[PartitionValues]]:
+) -> tuple[TableInfo, Sequence[PartitionValues]]:
     """A table, and the values of its chosen partitions in the order of their names.
 
     :param choose: returns the choice for the table.
@@ -131,11 +154,31 @@ def get_table_and_chosen_values(
 
 def _chosen_values(
     connection: Connection, table: TableInfo, choice: PartitionChoice
-) -> list[PartitionValues]:
+) -> Sequence[PartitionValues]:
+    conditions = _conditions(table, choice)
+    if conditions is None:
+        everything = _all_values(connection, table)
+        return everything if choice.keep is None else tuple(filter(choice.keep, everything))
+    keys = set().union(*(_keys_where(connection, table, one) for one in conditions))
     # One JSON document of all keys is parsed in a fraction of the time of many.
-    document = f"[{','.join(_candidates(connection, table, choice))}]"
-    found: Iterable[PartitionValues] = map(tuple, json.loads(document))
+    found: Iterable[PartitionValues] = map(tuple, json.loads(f"[{','.join(keys)}]"))
     return sorted(found if choice.keep is None else filter(choice.keep, found), key=partition_texts)
+
+
+def _all_values(connection: Connection, table: TableInfo) -> Sequence[PartitionValues]:
+    """The values of all partitions, in the order of their names."""
+    joined = func.string_agg if connection.dialect.name == "postgresql" else func.group_concat
+    query = select(joined(partition_rows.c.partition_values, literal_column("','")))
+    return _parsed_values(connection.execute(query.where(_of(table))).scalar_one() or "")
+
+
+@cached(
+    LRUCache(_MOST_KEPT, getsizeof=len),
+    key=lambda document: document,
+    lock=threading.Lock(),
+)
+def _parsed_values(document: str) -> Sequence[PartitionValues]:
+    return tuple(sorted(map(tuple, json.loads(f"[{document}]")), key=partition_texts))
 
 
 def get_table_and_chosen(
@@ -150,6 +193,8 @@ def get_table_and_chosen(
     choice = choose(owner)
     if choice.keep is None and limit is None:
         return get_table_and_partitions(connection, database, table)
+    if (few := _few_chosen(connection, owner, choice)) is not None:
+        return owner, few[:limit]
     chosen = _chosen_values(connection, owner, choice)[:limit]
     if len(chosen) <= MOST_VARIABLES:
         keys = [partition_key(owner, values) for values in chosen]
@@ -159,45 +204,85 @@ def get_table_and_chosen(
     return owner, [everything[values] for values in chosen if values in everything]
 
 
-def _candidates(connection: Connection, table: TableInfo, choice: PartitionChoice) -> Iterable[str]:
-    """The keys of all chosen partitions, and of others only where the index cannot exclude them."""
-    key = partition_rows.c.partition_values
+def _few_chosen(
+    connection: Connection, table: TableInfo, choice: PartitionChoice
+) -> list[PartitionInfo] | None:
+    """The chosen partitions, in order; None where the index does not exclude all but a few."""
+    conditions = _conditions(table, choice)
+    if conditions is None:
+        return None
+    found: dict[str, PartitionInfo] = {}
+    for condition in conditions:
+        query = select(partition_rows).where(_of(table), condition).limit(_FEW + 1)
+        rows = connection.execute(query).all()
+        if len(rows) > _FEW:
+            return None
+        found.update((row.partition_values, _info(row)) for row in rows)
+    return sorted((one for one in found.values() if choice.keeps(one.values)), key=partition_order)
+
+
+def _conditions(table: TableInfo, choice: PartitionChoice) -> list[ColumnElement[bool]] | None:
+    """What the indexes look for: the rows of all of these are the chosen partitions, and maybe others.
+
+    :return: None when the choice names no values that an index knows.
+    """
     if choice.exact is not None:
-        return _keys_there(connection, table, [partition_key(table, values) for values in choice.exact])
-    query = select(key).where(partition_rows.c.table_id == table.id)
-    beginnings = _beginnings(choice, len(table.partition_keys))
-    if beginnings is None:
-        return connection.execute(query).scalars()
-    if beginnings and len(beginnings[0]) == len(table.partition_keys):
-        found = set(_keys_there(connection, table, [partition_key(table, one) for one in beginnings]))
-    else:
-        begun = [json.dumps(one, ensure_ascii=False, separators=(",", ":"))[:-1] + "," for one in beginnings]
-        like = or_(false(), *(key.startswith(one, autoescape=True) for one in begun))
-        found = set(connection.execute(query.where(like)).scalars())
-    return found.union(connection.execute(query.where(_NOT_PLAIN)).scalars())
+        keys = [partition_key(table, values) for values in choice.exact]
+        starts = range(0, len(keys), MOST_VARIABLES)
+        return [partition_rows.c.partition_values.in_(keys[at : at + MOST_VARIABLES]) for at in starts]
+    if (condition := _condition(table, choice.plain)) is None:
+        return None
+    of_any = {at: values for at, values in choice.plain.items() if at in choice.texts}
+    if len(of_any) == len(choice.plain):
+        return [condition]
+    others = _condition(table, of_any)
+    return [condition, _NOT_PLAIN if others is None else and_(others, _NOT_PLAIN)]
 
 
-def _beginnings(choice: PartitionChoice, count: int) -> list[tuple[str | None, ...]] | None:
-    """The first values of the chosen partitions with plain values, as many as the choice limits.
+def _condition(table: TableInfo, plain: Mapping[int, Collection[str | None]]) -> ColumnElement[bool] | None:
+    """The rows with some values, for an index; None when no index knows them.
+
+    :param plain: as in :class:`PartitionChoice`.
+    """
+    key, count = partition_rows.c.partition_values, len(table.partition_keys)
+    beginnings = _beginnings(plain, count)
+    if beginnings and len(beginnings[0]) == count:
+        return key.in_([partition_key(table, one) for one in beginnings])
+    # An index of one value has no nulls.
+    known = {at: values for at, values in plain.items() if at in INDEXED_VALUES and None not in values}
+    parts: list[ColumnElement[bool]] = [
+        value_at(at).in_(sorted(map(str, values)))
+        for at, values in known.items()
+        if len(values) <= _MOST_BEGINNINGS
+    ]
+    if beginnings is not None:
+        # Up to the comma that follows, and before the next character: a database's LIKE may read all rows.
+        begun = [json.dumps(one, ensure_ascii=False, separators=(",", ":"))[:-1] for one in beginnings]
+        parts.append(or_(false(), *(and_(key >= f"{one},", key < f"{one}-") for one in begun)))
+    return and_(*parts) if parts else None
+
+
+def _beginnings(
+    plain: Mapping[int, Collection[str | None]], count: int
+) -> list[tuple[str | None, ...]] | None:
+    """The first values of partitions with some values, as many as are known.
 
     :param count: the number of the table's partition keys.
-    :return: None when the choice does not limit the first partition key.
+    :return: None when those of the first partition key are not known.
     """
-    known = list(itertools.takewhile(choice.plain.__contains__, range(count)))
-    while known and math.prod(len(choice.plain[at]) for at in known) > _MOST_BEGINNINGS:
+    known = list(itertools.takewhile(plain.__contains__, range(count)))
+    while known and math.prod(len(plain[at]) for at in known) > _MOST_BEGINNINGS:
         known.pop()
-    return list(itertools.product(*(choice.plain[at] for at in known))) if known else None
+    return list(itertools.product(*(plain[at] for at in known))) if known else None
 
 
-def _keys_there(connection: Connection, table: TableInfo, keys: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for start in range(0, len(keys), MOST_VARIABLES):
-        query = select(partition_rows.c.partition_values).where(
-            partition_rows.c.table_id == table.id,
-            partition_rows.c.partition_values.in_(keys[start : start + MOST_VARIABLES]),
-        )
-        found.extend(connection.execute(query).scalars())
-    return found
+def _keys_where(connection: Connection, table: TableInfo, condition: ColumnElement[bool]) -> Iterable[str]:
+    query = select(partition_rows.c.partition_values).where(_of(table), condition)
+    return connection.execute(query).scalars()
+
+
+def _of(table: TableInfo) -> ColumnElement[bool]:
+    return partition_rows.c.table_id == table.id
 
 
 def get_table_and_partition(

@@ -11,6 +11,7 @@ from airflow_provider.metastore.database.engine import (
 )
 from airflow_provider.metastore.database.group_commit import GroupedRequest, GroupOperation
 from airflow_provider.metastore.database.schema import (
+    INDEXED_VALUES,
     SCHEMA_REVISION,
     Counter,
     advance,
@@ -34,12 +35,14 @@ from airflow_provider.metastore.database.schema import (
     txn_write_ids,
     txn_writes,
     txns,
+    value_at,
     write_id_sequences,
     write_notifications,
 )
 from airflow_provider.metastore.database.urls import database_exists, mask_url, parse_url
 
 __all__ = [
+    "INDEXED_VALUES",
     "OF_DATABASE",
     "SCHEMA_REVISION",
     "Counter",
@@ -71,6 +74,7 @@ __all__ = [
     "txn_write_ids",
     "txn_writes",
     "txns",
+    "value_at",
     "write_id_sequences",
     "write_notifications",
 ]

@@ -20,11 +20,14 @@ class PartitionChoice:
     :param exact: the only values that a chosen partition can have; None when they are not known.
     :param plain: by the position of a partition key, the values that a chosen partition has there if all its
         values are plain, see :func:`is_plain`. A position that is missing may have any value.
+    :param texts: the positions in ``plain`` where the same holds for every chosen partition, because the
+        choice compares texts and not numbers.
     """
 
     keep: Callable[[PartitionValues], bool] | None = None
     exact: Collection[PartitionValues] | None = None
     plain: Mapping[int, Collection[str | None]] = field(default_factory=dict)
+    texts: Collection[int] = ()
 
     def keeps(self, values: PartitionValues) -> bool:
         """Whether the choice has the partition with these values."""

@@ -51,7 +51,10 @@ FILTERS = st.recursive(
 
 def finds(choice: PartitionChoice, values: tuple[str | None, ...]) -> bool:
     """Whether the database is asked for a partition with these values."""
-    return not all(map(is_plain, values)) or all(values[at] in known for at, known in choice.plain.items())
+    has_plain_values = all(map(is_plain, values))
+    return all(
+        values[at] in known for at, known in choice.plain.items() if has_plain_values or at in choice.texts
+    )
 
 
 @given(FILTERS, st.lists(st.tuples(TEXTS, NUMBERS, NUMBERS), max_size=20))
@@ -85,6 +88,9 @@ def many(by_database: Metastore) -> Metastore:
         "d in ('a', 'b') and n > 1",
         "d = '__HIVE_DEFAULT_PARTITION__' or d = 'A'",
         "n = 1",
+        "n in (1, 2) and x = 1",
+        "n = '__HIVE_DEFAULT_PARTITION__'",
+        "d > 'A' and n = 2",
         "d = 'a' and d = 'b'",
         "d = 'nothing' or n = 2",
         "",
@@ -123,6 +129,64 @@ def test_one_of_many_is_read_alone(many: Metastore) -> None:
     ]
     assert asked
     assert all(" IN " in one for one in asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("n = 7", "ix_metastore_partitions_value_1"),
+        ("d > 'A' and x in (1, 2)", "ix_metastore_partitions_value_2"),
+        ("d = 'a' and n > 0", "partition_values>? AND partition_values<?"),
+    ],
+)
+def test_an_index_finds_the_values_of_a_later_key(many: Metastore, text: str, index: str) -> None:
+    asked: list[tuple[str, Any]] = []
+    engine = many.engine._engine
+
+    def note(connection: object, cursor: Any, statement: str, parameters: Any, *rest: object) -> None:
+        if "FROM metastore_partitions" in statement:
+            asked.append((statement, parameters))
+
+    event.listen(engine, "before_cursor_execute", note)
+    found = many.get_partitions_by_filter("lake", "t", text)
+    event.remove(engine, "before_cursor_execute", note)
+    assert found == list(filter(partition_filter(text, KEYS), many.get_partitions("lake", "t")))
+    # PostgreSQL's plans depend on the number of rows.
+    explain = "EXPLAIN QUERY PLAN" if engine.dialect.name == "sqlite" else "EXPLAIN"
+    with engine.connect() as connection:
+        rows = connection.exec_driver_sql(f"{explain} {asked[0][0]}", asked[0][1]).all()
+    assert explain == "EXPLAIN" or index in str(rows)
+
+
+def test_texts_of_numbers_do_not_count_where_texts_are_compared(many: Metastore) -> None:
+    """``01`` may be the number 1, but not the text 1: of a key of texts only what is asked for is read."""
+    keys = [Column("month", "string"), Column("hour", "string")]
+    many.create_table("lake", "hours", location="/h", schema=[Column("id", "int")], partition_keys=keys)
+    specs = [PartitionSpec((f"{m:02}", f"{h:02}"), f"/{m}/{h}") for m in range(1, 9) for h in range(9)]
+    many.add_partitions("lake", "hours", specs)
+    choice = partition_choice("hour = '07' and month > '02'", keys)
+    assert choice.texts == [1]
+    [condition] = partitions._conditions(many.get_table("lake", "hours"), choice) or []
+    assert "has_plain_values" not in str(condition.compile(many.engine._engine))
+    found = many.get_partitions_by_filter("lake", "hours", "hour = '07' and month > '02'")
+    assert [one.location for one in found] == [f"/{month}/7" for month in range(3, 9)]
+
+
+def test_all_values_are_asked_for_anew_after_each_change(many: Metastore) -> None:
+    def values() -> list[tuple[str | None, ...]]:
+        _, found = many.engine.read(
+            lambda connection: partitions.get_table_and_chosen_values(
+                connection, "lake", "t", lambda owner: PartitionChoice()
+            )
+        )
+        return list(found)
+
+    before = values()
+    assert values() == before
+    many.add_partitions("lake", "t", [PartitionSpec(('a"b, c', "3", "1"), "/new")])
+    assert values() == [one.values for one in many.get_partitions("lake", "t")] != before
+    many.drop_partitions("lake", "t", [('a"b, c', "3", "1")])
+    assert values() == before
 
 
 def test_a_renamed_partition_is_found_by_its_new_values(many: Metastore) -> None:

@@ -6,9 +6,11 @@ The ``.thrift`` files are excerpts of Hive's; field ids must stay Hive's.
 from airflow_provider.metastore.thrift.protocol.errors import from_hive, in_hive
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.structs import (
+    EncodedNames,
     EncodedTable,
     TableStructs,
     database_struct,
+    encoded_names,
     function_struct,
     partition_name,
     partition_names,
@@ -23,9 +25,11 @@ from airflow_provider.metastore.thrift.protocol.structs import (
 )
 
 __all__ = [
+    "EncodedNames",
     "EncodedTable",
     "TableStructs",
     "database_struct",
+    "encoded_names",
     "from_hive",
     "function_struct",
     "hive",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import struct as packing
 import threading
 import weakref
 from collections import deque
@@ -12,8 +13,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cachetools import LRUCache
+from cachetools import LRUCache, cached
 from thriftpy2.protocol import TApacheJSONProtocol
+from thriftpy2.thrift import TType
 from thriftpy2.transport import TMemoryBuffer
 from thriftpy2.utils import serialize
 
@@ -29,6 +31,7 @@ from airflow_provider.metastore.model import (
     DatabaseInfo,
     FunctionInfo,
     PartitionInfo,
+    PartitionValues,
     TableInfo,
     decode_table,
     encode_table,
@@ -50,9 +53,20 @@ _HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
 # those of old file slices.
 _NOT_PARQUET = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
+# Thrift's binary protocol: a list's type of elements and their number, and the length of a text.
+_LIST, _LENGTH = packing.Struct(">bi"), packing.Struct(">i")
+# Bytes of encoded names that are kept; the values that they are of may take ten times as many.
+_MOST_NAMES = 4_000_000
+
 
 class EncodedTable(NamedTuple):
     """A Table struct in its bytes on the wire."""
+
+    encoded: bytes
+
+
+class EncodedNames(NamedTuple):
+    """A list of texts in its bytes on the wire."""
 
     encoded: bytes
 
@@ -344,7 +358,23 @@ def partition_name(table: TableInfo, values: Sequence[str | None]) -> str:
 
 def partition_names(table: TableInfo, partitions: Iterable[Sequence[str | None]]) -> list[str]:
     """The names of existing partitions, as :func:`partition_name` forms them."""
-    beginnings = [f"{escape_path_name(key.name.lower())}=" for key in table.partition_keys]
+    return _names([key.name for key in table.partition_keys], partitions)
+
+
+def encoded_names(table: TableInfo, partitions: Sequence[PartitionValues]) -> EncodedNames:
+    """The same names, encoded; the last ones are kept, for tables that change seldom."""
+    return _encoded_names(tuple(key.name for key in table.partition_keys), tuple(partitions))
+
+
+@cached(LRUCache(_MOST_NAMES, getsizeof=lambda names: len(names.encoded)), lock=threading.Lock())
+def _encoded_names(keys: tuple[str, ...], partitions: tuple[PartitionValues, ...]) -> EncodedNames:
+    texts = [name.encode() for name in _names(keys, partitions)]
+    start = _LIST.pack(TType.STRING, len(texts))
+    return EncodedNames(start + b"".join(_LENGTH.pack(len(text)) + text for text in texts))
+
+
+def _names(keys: Iterable[str], partitions: Iterable[Sequence[str | None]]) -> list[str]:
+    beginnings = [f"{escape_path_name(key.lower())}=" for key in keys]
     return [
         "/".join(map(str.__add__, beginnings, map(escape_path_name, partition_texts(values))))
         for values in partitions

@@ -14,14 +14,14 @@ from thriftpy2.thrift import TApplicationException, TException, TMessageType, TP
 
 from airflow_provider.exceptions import MetastoreUnavailableError, TableServiceError
 from airflow_provider.metastore.database import OF_DATABASE, GroupedRequest, GroupOperation, MetastoreEngine
-from airflow_provider.metastore.thrift.protocol import EncodedTable, hive, in_hive
+from airflow_provider.metastore.thrift.protocol import EncodedNames, EncodedTable, hive, in_hive
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 # Bytes of the binary protocol: the type before a struct in a field, and the end of a struct.
-_FIELD, _STOP = bytes([TType.STRUCT]), bytes([TType.STOP])
+_FIELD, _LIST, _STOP = bytes([TType.STRUCT]), bytes([TType.LIST]), bytes([TType.STOP])
 # GetTableResult.eventId: type, number, value.
 _EVENT_ID = struct.Struct(">bhq")
 _EVENT_ID_NUMBER = next(at for at, spec in hive.GetTableResult.thrift_spec.items() if spec[1] == "eventId")
@@ -156,7 +156,7 @@ class MetastoreProcessor(TProcessor):
             self.send_result(oprot, method, result, number)
 
     def send_result(self, oprot: Any, api: str, result: Any, seqid: int) -> None:
-        """Write an answer; a table that comes with its bytes is not encoded again."""
+        """Write an answer; what comes with its bytes is not encoded again."""
         encoded = _encoded(getattr(result, "success", None))
         if encoded is None:
             super().send_result(oprot, api, result, seqid)
@@ -220,7 +220,9 @@ def _raise(error: Exception) -> Any:
 
 
 def _encoded(answer: Any) -> bytes | None:
-    """The bytes of a result that holds a table with its bytes; None for another result."""
+    """The bytes of a result that holds a table or names with their bytes; None for another result."""
+    if isinstance(answer, EncodedNames):
+        return _LIST + b"\x00\x00" + answer.encoded + _STOP
     if isinstance(answer, EncodedTable):
         encoded = answer.encoded
     elif isinstance(answer, hive.GetTableResult) and isinstance(answer.table, EncodedTable):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import TypeVar
@@ -126,7 +126,7 @@ class CatalogReads:
 
     def table_and_chosen_values(
         self, database: str, table: str, choose: Choose, reader: Reader | None = None
-    ) -> tuple[TableInfo, list[PartitionValues]]:
+    ) -> tuple[TableInfo, Sequence[PartitionValues]]:
         """A table and the values of its chosen partitions; otherwise as :meth:`table_and_chosen`."""
         if self._memory(reader) is not None:
             owner, found = self.table_and_chosen(database, table, choose, None, reader)

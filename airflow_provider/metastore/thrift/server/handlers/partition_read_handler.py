@@ -19,7 +19,9 @@ from airflow_provider.metastore.model import (
 )
 from airflow_provider.metastore.partition_filter import partition_choice
 from airflow_provider.metastore.thrift.protocol import (
+    EncodedNames,
     TableStructs,
+    encoded_names,
     hive,
     partition_names,
     partition_struct,
@@ -51,7 +53,7 @@ def _beginning(values: Sequence[str]) -> Choose:
                 f"values are given: {list(values)}; give one for each of the first keys",
                 table=table.full_name,
             )
-        return PartitionChoice(keep, plain=known)
+        return PartitionChoice(keep, plain=known, texts=list(known))
 
     return choose
 
@@ -152,10 +154,10 @@ class PartitionReadHandler:
         found = self._partitions(request.dbName, request.tblName, request.maxParts, reader=reader)
         return hive.PartitionsResponse(partitions=found)
 
-    def get_partition_names(self, database: str, table: str, limit: int) -> list[str]:
+    def get_partition_names(self, database: str, table: str, limit: int) -> EncodedNames:
         return self._names(database, table, limit)
 
-    def fetch_partition_names_req(self, request: Any) -> list[str]:
+    def fetch_partition_names_req(self, request: Any) -> EncodedNames:
         reader = self._reads.reader(request.validWriteIdList, request.id)
         return self._names(request.dbName, request.tblName, request.maxParts, reader=reader)
 
@@ -174,13 +176,17 @@ class PartitionReadHandler:
         found = self._partitions(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
         return hive.GetPartitionsPsWithAuthResponse(partitions=found)
 
-    def get_partition_names_ps(self, database: str, table: str, values: list[str], limit: int) -> list[str]:
+    def get_partition_names_ps(
+        self, database: str, table: str, values: list[str], limit: int
+    ) -> EncodedNames:
         return self._names(database, table, limit, _beginning(values))
 
     def get_partition_names_ps_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
         choice = _beginning(request.partValues or [])
-        names = self._names(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
+        place = (plain_name(request.dbName), request.tblName)
+        owner, found = self._reads.table_and_chosen_values(*place, choice, reader)
+        names = partition_names(owner, found[: _most(request.maxParts)])
         return hive.GetPartitionNamesPsResponse(names=names)
 
     def get_partitions_by_names(self, database: str, table: str, names: list[str]) -> list[Any]:
@@ -236,7 +242,7 @@ class PartitionReadHandler:
         kept = [projected(one, wanted.fieldList or (), *patterns) for one in self._described(owner, found)]
         return hive.GetPartitionsResponse(partitionSpec=partition_specs(owner, kept))
 
-    def get_partition_names_req(self, request: Any) -> list[str]:
+    def get_partition_names_req(self, request: Any) -> EncodedNames:
         reader = self._reads.reader(request.validWriteIdList, request.id)
         choice = _filtered(_expression_of(request))
         return self._names(request.dbName, request.tblName, request.maxParts, choice, reader=reader)
@@ -305,9 +311,9 @@ class PartitionReadHandler:
         choice: Choose = _all,
         *,
         reader: Reader | None = None,
-    ) -> list[str]:
+    ) -> EncodedNames:
         owner, found = self._reads.table_and_chosen_values(plain_name(database), table, choice, reader)
-        return partition_names(owner, found[: _most(limit)])
+        return encoded_names(owner, found[: _most(limit)])
 
     def _chosen(
         self, database: str, table: str, limit: int | None, choice: Choose, reader: Reader | None
