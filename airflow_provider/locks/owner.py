@@ -30,19 +30,30 @@ class TaskRun:
         return f"DAG {self.dag}, task {self.task}{mapped}, run {self.run}, try {self.try_number}"
 
 
-def describe_owner() -> str:
+def describe_owner(operation_key: str | None = None) -> str:
     """Describe the caller, for people.
 
     In a task of Airflow, and in the processes that it starts, the description names the task. Airflow puts
     the task's ids into the environment (``AIRFLOW_CTX_DAG_ID`` and others, ``context_to_airflow_vars`` of its
     Task SDK). Anywhere else the description names the process alone.
 
+    :param operation_key: the key of the caller's operation, which :func:`split_owner` finds again.
     :return: for example ``DAG flights, task ingest, run manual__2026-11-25, try 1 on worker-3:4711``, or
-        ``worker-3:4711``.
+        ``worker-3:4711``; with a key ``worker-3:4711, operation 9f0c``.
     """
     process = f"{socket.gethostname()}:{os.getpid()}"
     task = _this_task()
-    return process if task is None else f"{task} on {process}"
+    who = process if task is None else f"{task} on {process}"
+    return who if operation_key is None else f"{who}{_OPERATION}{operation_key}"
+
+
+def split_owner(owner: str) -> tuple[str, str | None]:
+    """Split an owner's description into the owner, and the operation key, which is None when it has none.
+
+    :param owner: a description by :func:`describe_owner`, perhaps of another process, long ago.
+    """
+    who, _, operation_key = owner.partition(_OPERATION)
+    return who, operation_key or None
 
 
 def task_of(owner: str) -> TaskRun | None:
@@ -56,6 +67,8 @@ def task_of(owner: str) -> TaskRun | None:
     mapped, tried = found["mapped"], found["tried"]
     return TaskRun(found["dag"], found["task"], found["run"], int(mapped) if mapped else -1, int(tried))
 
+
+_OPERATION = ", operation "
 
 # Airflow's ids have neither spaces nor commas.
 _TASK = re.compile(

@@ -181,21 +181,32 @@ class ManagedWrite:
     def write(self, write: Callable[[TransactionIds], dict[str, Any]]) -> dict[str, Any]:
         """Write one commit in one transaction, without a look at earlier tries; see :meth:`run`."""
         interruption: BaseException | None = None
-        with self._transaction() as transaction:
-            ids = self._ids(transaction)
-            try:
-                result = write(ids)
-            except BaseException as error:
-                commit = self._settle(f"its write ended with {type(error).__name__}")
-                if commit is None:
-                    raise
-                # The commit succeeded and only the answer was lost: the timeline is the truth.
-                log.warning("instant %s had committed when its write ended: %s", commit.instant, error)
-                result = self.earlier_result(commit)
-                if self.is_stopped() or not isinstance(error, Exception):
-                    interruption = error
-            if transaction:
-                self._record(transaction, result)
+        result: dict[str, Any] | None = None
+        try:
+            with self._transaction() as transaction:
+                ids = self._ids(transaction)
+                if transaction:
+                    transaction.may_have_committed()
+                try:
+                    result = write(ids)
+                except BaseException as error:
+                    commit = self._settle(f"its write ended with {type(error).__name__}")
+                    if commit is None:
+                        if transaction:
+                            transaction.may_have_committed(False)
+                        raise
+                    # The commit succeeded and only the answer was lost: the timeline is the truth.
+                    log.warning("instant %s had committed when its write ended: %s", commit.instant, error)
+                    result = self.earlier_result(commit)
+                    if self.is_stopped() or not isinstance(error, Exception):
+                        interruption = error
+                if transaction:
+                    self._record(transaction, result)
+        except TransactionAbortedError:
+            # Whoever aborted it did not ask the timeline, such as an administrator.
+            if result is not None and transaction and self.joined_txn is None:
+                self._undo_aborted(result["instant"], transaction.txn_id)
+            raise
         if interruption is not None:
             raise interruption
         event_id = transaction.event_id if transaction else None
@@ -265,7 +276,11 @@ class ManagedWrite:
             return nullcontext()
         database, name = self._place
         return table_transaction(
-            self.metastore(), database, name, agent=describe_owner(), txn_id=self.joined_txn
+            self.metastore(),
+            database,
+            name,
+            agent=describe_owner(self.operation.key),
+            txn_id=self.joined_txn,
         )
 
     @property

@@ -53,10 +53,9 @@ class TableTransaction:
     """Opens a transaction, takes its write id, keeps it alive, and ends it with the block.
 
     The block's end without an error registers the partitions, writes the INSERT events, and commits, all at
-    once. An error aborts the transaction. But after an instant was recorded, the error does not tell whether
-    that instant completed: then the transaction stays open, and
-    :meth:`~airflow_provider.metastore.api.Metastore.recover_timed_out` ends it as the
-    timeline says.
+    once. An error aborts the transaction. But while the write may have committed
+    (:meth:`may_have_committed`), the error does not tell whether it did: then the transaction stays open, and
+    :meth:`~airflow_provider.metastore.api.Metastore.recover_timed_out` ends it as the timeline says.
 
     :param metastore: the metastore.
     :param database: the table's database.
@@ -96,7 +95,7 @@ class TableTransaction:
         self._interval = heartbeat_interval
         self._partitions: list[PartitionSpec] = []
         self._insertions: list[Insertion] = []
-        self._instants: list[str] = []
+        self._may_have_committed = False
         self._lost: MetastoreError | None = None
         self._is_left = False
         self._ended = threading.Event()
@@ -131,11 +130,20 @@ class TableTransaction:
     def record_instant(self, instant: str) -> None:
         """Record the Hudi instant that this transaction writes, best before the instant completes.
 
+        From then on the write may have committed.
+
         :param instant: the instant's requested time.
         :raises TransactionAbortedError: when the transaction was aborted meanwhile.
         """
+        self.may_have_committed()
         self._metastore.record_write(self.txn_id, self._database, self._table, instant)
-        self._instants.append(instant)
+
+    def may_have_committed(self, may: bool = True) -> None:
+        """Say whether the write may have committed on the table's timeline.
+
+        :param may: False once the timeline says that it has not, and never will.
+        """
+        self._may_have_committed = may
 
     def leave_open(self) -> None:
         """Leave the transaction as it is when the block ends without an error: another process ends it."""
@@ -202,15 +210,14 @@ class TableTransaction:
         )
 
     def _fail(self, error: BaseException) -> None:
-        if self._instants:
+        if self._may_have_committed:
             log.warning(
-                "transaction %d on %s.%s is left open: it ended with %s after instant %s was recorded; "
-                "recovery commits or aborts it as the timeline says",
+                "transaction %d on %s.%s is left open: it ended with %s, and may have committed; recovery "
+                "commits or aborts it as the timeline says",
                 self.txn_id,
                 self._database,
                 self._table,
                 type(error).__name__,
-                self._instants[-1],
             )
             return
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from airflow_provider.concurrency.undo import ensure_commit_before
 from airflow_provider.exceptions import NoSuchInstantError, NotATableError, ReplicationError
 from airflow_provider.indexing import drop_index, pending_indexings, run_index, schedule_index
 from airflow_provider.replication.copying import Copier
-from airflow_provider.table.file_groups import Effect, ValidWriteIds, effect_of
+from airflow_provider.table.file_groups import Effect, ValidWriteIds, effect_of, hidden_effects
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.files import LogFileName
 from airflow_provider.table.hudi_table import HudiTable
@@ -147,19 +148,13 @@ class TableReplication:
 
         The reader does not see a rewrite as long as it does not see each commit that was rewritten.
         """
-        seen: list[Instant] = []
-        hidden: list[Effect] = []
+        effects: list[Effect] = []
         for commit in timeline.commits():
-            try:
-                effect = effect_of(self.source, timeline, commit)
-            except NoSuchInstantError:
-                continue  # undone in this moment
-            is_seen = effect.write_id is None or valid.is_valid(effect.write_id)
-            if not is_seen or any(effect.rests_on(each) for each in hidden):
-                hidden.append(effect)
-            else:
-                seen.append(commit)
-        return seen, hidden
+            with suppress(NoSuchInstantError):  # undone in this moment
+                effects.append(effect_of(self.source, timeline, commit))
+        hidden = hidden_effects(effects, valid)
+        unseen = {each.instant for each in hidden}
+        return [each.instant for each in effects if each.instant not in unseen], hidden
 
     def _archived_since(self, known: TargetState) -> Iterator[Instant]:
         """The commits that the source archived before they were copied, because its archival did not wait."""

@@ -13,7 +13,7 @@ from airflow_provider.concurrency.heartbeats import progress_of
 from airflow_provider.concurrency.instant_report import describe_instant
 from airflow_provider.concurrency.log import Commit, LogEntry, Plan, Restore, Revert, Rollback, Savepoint
 from airflow_provider.exceptions import NoSuchInstantError
-from airflow_provider.locks.owner import TaskRun, task_of
+from airflow_provider.locks.owner import TaskRun, split_owner, task_of
 from airflow_provider.reports.history import CommitSummary, TableHistory
 from airflow_provider.table.timeline import (
     WRITE_ACTIONS,
@@ -173,7 +173,8 @@ def who(owner: str | None) -> dict[str, Any] | None:
     if not owner:
         return None
     task = task_of(owner)
-    return {"process": owner.rpartition(" on ")[2], **asdict(task)} if task else {"process": owner}
+    process, _ = split_owner(owner)
+    return {"process": process.rpartition(" on ")[2], **asdict(task)} if task else {"process": process}
 
 
 def name_of(named: dict[str, Any] | None) -> str | None:

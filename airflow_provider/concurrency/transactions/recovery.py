@@ -19,10 +19,10 @@ from airflow_provider.concurrency.write import settle_operation
 from airflow_provider.exceptions import (
     NoSuchTransactionError,
     NotATableError,
-    TableError,
     TableServiceError,
     TransactionAbortedError,
 )
+from airflow_provider.locks.owner import split_owner
 from airflow_provider.metastore import AnyMetastore, RecoveredTxn, TableWriteInfo, TxnInfo
 from airflow_provider.metastore.model import HUDI, PROVIDER
 from airflow_provider.table.hudi_table import HudiTable
@@ -47,7 +47,7 @@ def recover_transactions(
     registered and INSERT events told; one around several writes only when its commit had been asked
     for. Of any other the pending instants are rolled back, and it is aborted; then what it had committed
     to the tables is reverted. The writes of a transaction are found by the instants that it recorded, or
-    by the operation key that its ``agent`` names.
+    by the operation key in its ``agent`` (:func:`~airflow_provider.locks.owner.describe_owner`).
 
     :param metastore: the metastore.
     :param timeout_seconds: silence after which a transaction counts as left alone
@@ -107,12 +107,13 @@ def _is_foreign(metastore: AnyMetastore, write: TableWriteInfo) -> bool:
 
 
 def _settled(table: HudiTable, txn: TxnInfo) -> str | None:
-    """The commit of the operation that a transaction's agent names; a pending one is rolled back."""
-    if txn.agent is None:
+    """The commit of the operation that a transaction's agent names; a pending one is rolled back.
+
+    :raises TableError: when it cannot be rolled back, so that it may commit yet; the transaction stays open.
+    """
+    _, operation_key = split_owner(txn.agent or "")
+    if operation_key is None:
         return None
     since = format_time(datetime.fromtimestamp(txn.opened_at, UTC) - _CLOCK_SKEW)
-    try:
-        found = settle_operation(table, txn.agent, since=since, reason=f"transaction {txn.id} timed out")
-    except TableError:
-        return None  # the transaction is aborted, and the abort undoes the instant
+    found = settle_operation(table, operation_key, since=since, reason=f"transaction {txn.id} timed out")
     return None if found is None else found.instant

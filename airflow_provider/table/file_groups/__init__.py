@@ -20,6 +20,7 @@ from airflow_provider.table.file_groups.visibility import (
     ValidWriteIds,
     check_not_cleaned,
     effect_of,
+    hidden_effects,
     invisible_commits,
     touches_partitions,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "check_not_cleaned",
     "cleaned_files",
     "effect_of",
+    "hidden_effects",
     "invisible_commits",
     "missing_file",
     "planned_files",

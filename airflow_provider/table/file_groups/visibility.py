@@ -11,6 +11,10 @@ replaced. Writers avoid the file groups of an open transaction
 end of its own transaction, or after another Hudi writer; the reader then gets SnapshotUnavailableError. A
 rewrite (clustering, compaction) has no rows of its own: it is invisible together with the commit that it has
 rewritten.
+
+The commit of an aborted transaction is undone. An administrator may abort the transaction of a commit on
+which another commit has been merged already, so that it cannot be undone. Then the commit stands, and a
+reader who sees the other commit sees it, too.
 """
 
 from __future__ import annotations
@@ -186,24 +190,63 @@ def invisible_commits(storage: Storage, timeline: Timeline, valid_write_ids: Val
                 "was archived since, and can be told apart no longer; read with a new snapshot",
                 write_id=write_id,
             )
-    found: list[Effect] = []
-    for commit in timeline.commits():
-        effect = effect_of(storage, timeline, commit)
-        if effect.write_id is not None and not valid_write_ids.is_valid(effect.write_id):
-            found.append(effect)
-            continue
-        below = next((hidden for hidden in found if effect.rests_on(hidden)), None)
-        if below is None:
-            continue
-        if not effect.is_rewrite:
+    hidden: list[Effect] = []
+    effects = [effect_of(storage, timeline, commit) for commit in timeline.commits()]
+    for effect in hidden_effects(effects, valid_write_ids):
+        # The write id of a dependent commit is valid, or it has none.
+        is_own = effect.write_id is not None and not valid_write_ids.is_valid(effect.write_id)
+        if not is_own and not effect.is_rewrite:
+            below = next(each for each in hidden if effect.rests_on(each))
+            commit = effect.instant.requested_time
             raise SnapshotUnavailableError(
-                f"table {storage.root}: commit {commit.requested_time} is seen and was merged on commit "
+                f"table {storage.root}: commit {commit} is seen and was merged on commit "
                 f"{below.instant.requested_time} of transaction {below.txn_id}, which is not; read with a "
                 f"new snapshot once transaction {below.txn_id} has ended",
-                instant=commit.requested_time,
+                instant=commit,
                 resting_on=below.instant.requested_time,
             )
-        found.append(effect)
+        hidden.append(effect)
+    return hidden
+
+
+def hidden_effects(effects: Sequence[Effect], valid_write_ids: ValidWriteIds) -> list[Effect]:
+    """The commits that a reader does not see, and those that depend on them.
+
+    A commit of an aborted transaction is not among them when a seen commit depends on it: it can be undone no
+    longer.
+
+    :param effects: all commits, in the order of their completion.
+    :param valid_write_ids: the write ids that the reader sees.
+    :return: in the same order.
+    """
+    standing: set[str] = set()
+    while True:
+        hidden: list[Effect] = []
+        for effect in effects:
+            is_seen = effect.write_id is None or valid_write_ids.is_valid(effect.write_id)
+            below = [number for number, each in enumerate(hidden) if effect.rests_on(each)]
+            if effect.instant.requested_time in standing or (is_seen and not below):
+                continue
+            if is_seen and not effect.is_rewrite and (found := _aborted(hidden, below, valid_write_ids)):
+                standing |= found
+                break
+            hidden.append(effect)
+        else:
+            return hidden
+
+
+def _aborted(hidden: Sequence[Effect], among: Iterable[int], valid: ValidWriteIds) -> set[str]:
+    """The commits of aborted transactions among some hidden ones, and below the rewrites among them."""
+    found: set[str] = set()
+    for number in among:
+        each = hidden[number]
+        if each.write_id is not None:
+            if valid.is_aborted(each.write_id):
+                found.add(each.instant.requested_time)
+            continue
+        under = [earlier for earlier in range(number) if each.rests_on(hidden[earlier])]
+        if aborted := _aborted(hidden, under, valid):
+            found |= aborted | {each.instant.requested_time}
     return found
 
 

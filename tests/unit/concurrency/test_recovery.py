@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider.concurrency import HeartbeatSettings, WriteSettings, begin_write, pending_instants
 from airflow_provider.concurrency.transactions.recovery import recover_transactions
+from airflow_provider.locks.owner import describe_owner
 from airflow_provider.metastore import Column, EventType, Metastore, TxnState, open_metastore
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import FileGroupId
@@ -37,8 +38,8 @@ def table(tmp_path: Path, metastore: Metastore) -> HudiTable:
     return table
 
 
-def left_alone(metastore: Metastore, agent: str) -> int:
-    txn_id = metastore.open_txn("me", "here", agent=agent)
+def left_alone(metastore: Metastore, operation_key: str) -> int:
+    txn_id = metastore.open_txn("me", "here", agent=describe_owner(operation_key))
     metastore.allocate_table_write_id(txn_id, "default", "trips")
     return txn_id
 

@@ -22,6 +22,7 @@ from airflow_provider.concurrency.transactions.transactions import (
 )
 from airflow_provider.exceptions import NoSuchTransactionError, TransactionAbortedError
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.locks.owner import describe_owner
 from airflow_provider.metastore import (
     Column,
     EventType,
@@ -55,8 +56,8 @@ def table(tmp_path: Path, metastore: Metastore) -> HudiTable:
     return made
 
 
-def opened(metastore: Metastore, agent: str = "task") -> int:
-    txn_id = metastore.open_txn("me", "here", agent=agent)
+def opened(metastore: Metastore, operation_key: str = "task") -> int:
+    txn_id = metastore.open_txn("me", "here", agent=describe_owner(operation_key))
     metastore.allocate_table_write_id(txn_id, "default", "trips")
     return txn_id
 
@@ -154,9 +155,9 @@ def test_a_location_is_one_however_it_is_written() -> None:
 
 
 def test_two_that_wrote_the_same_partition_are_both_recovered(metastore: Metastore, table: HudiTable) -> None:
-    txns = [opened(metastore, agent) for agent in ("first", "second")]
-    for agent in ("first", "second"):
-        insert(table, operation_key=agent)
+    txns = [opened(metastore, key) for key in ("first", "second")]
+    for key in ("first", "second"):
+        insert(table, operation_key=key)
     recovered = recover_transactions(metastore, timeout_seconds=0)
     assert [(each.txn_id, each.committed) for each in recovered] == [(txn_id, True) for txn_id in txns]
     found = metastore.get_partitions("default", "trips")
