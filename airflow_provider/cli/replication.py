@@ -167,6 +167,24 @@ def status(
     show([each.to_dict() for each in told], as_json)
 
 
+@commands.command()
+def end(
+    policy: Name,
+    target: Target,
+    source: Annotated[
+        str | None,
+        typer.Option(help="URL of the source's metastore, whose log and tables wait no longer then."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a replication for good: its target takes writes from its last whole transaction on."""
+    from airflow_provider.replication import end_replication
+
+    with ExitStack() as opened:
+        one = None if source is None else _open(source, opened)
+        show_one(end_replication(policy, _open(target, opened), source=one).to_dict(), as_json)
+
+
 def _policy(name: str, databases: list[str], locations: list[str]) -> ReplicationPolicy:
     from airflow_provider.replication import ReplicationPolicy
 

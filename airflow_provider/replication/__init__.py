@@ -5,7 +5,7 @@ one by one, without knowing where transactions begin and end. ``policy`` names t
 ``table_data`` chooses how a table's data is copied: ``hudi_tables`` copies the commits of a Hudi table, at
 COMMIT_TXN only, through the commit protocol of the target's table; ``plain_tables`` copies the files of any
 other table. ``copying`` copies files for both. ``sides`` tells whether a metastore is the source;
-``failovers`` changes the sides.
+``failovers`` changes the sides, and ``ending`` ends a replication.
 :mod:`airflow_provider.metastore.replication` keeps the position, and applies events to the target's catalog.
 
 Begin with ``replicator``. A change may add an event's effect, or another way to copy files. Every step may be
@@ -13,6 +13,7 @@ killed and done again, by two replicators at once: ``tests/unit/replication`` do
 """
 
 from airflow_provider.replication.copying import CopySettings
+from airflow_provider.replication.ending import EndedReplication, end_replication
 from airflow_provider.replication.failovers import (
     Divergence,
     Failover,
@@ -33,6 +34,7 @@ from airflow_provider.replication.status import ReplicationLag, replication_lag,
 __all__ = [
     "CopySettings",
     "Divergence",
+    "EndedReplication",
     "Failover",
     "LackingTransaction",
     "Pass",
@@ -42,6 +44,7 @@ __all__ = [
     "Replicator",
     "abort_failover",
     "back_name",
+    "end_replication",
     "failover",
     "follow_after_promotion",
     "is_source_of",

@@ -282,16 +282,23 @@ def _open_target(policy: ReplicationPolicy, target: AnyMetastore) -> None:
     """Admit writes to the target, after undoing the transactions that were not committed."""
     databases = list(policy.scope.databases.values())
     for each in target.replication_state(databases).tables:
-        _settle(policy, each.table, each.write_ids)
+        settle_table(policy.name, policy.target_options, each.table, each.write_ids)
     target.replication_target().take_over(policy.name, databases)
     log.info("replication %s: %s takes writes now", policy.name, target.url)
 
 
-def _settle(policy: ReplicationPolicy, table: TableInfo, seen: ValidWriteIdList) -> None:
-    """Undo a table's changes of transactions that will not be committed, and forget that it was a target."""
+def settle_table(policy: str, options: Mapping[str, Any], table: TableInfo, seen: ValidWriteIdList) -> None:
+    """Undo a table's changes of transactions that will not be committed, and forget that it was a target.
+
+    :param policy: the replication.
+    :param options: keyword arguments of the target's fsspec file systems.
+    :param table: the target's table.
+    :param seen: its valid write ids.
+    :raises ReplicationError: when a commit cannot be undone.
+    """
     if not table.location:
         return  # a view
-    storage = Storage(table.location, policy.target_options)
+    storage = Storage(table.location, options)
     if not is_hudi_table(storage):
         return
     hudi = HudiTable.at(storage)
@@ -299,9 +306,8 @@ def _settle(policy: ReplicationPolicy, table: TableInfo, seen: ValidWriteIdList)
     for commit in reversed(timeline.commits()):
         write_id = effect_of(storage, timeline, commit).write_id
         if write_id is not None and not seen.is_valid(write_id):
-            undone = revert(
-                hudi, commit.requested_time, reason="its transaction was not committed before a failover"
-            )
+            reason = f"its transaction was not committed by replication {policy}"
+            undone = revert(hudi, commit.requested_time, reason=reason)
             if undone is None:
                 raise ReplicationError(
                     f"table {table.full_name}: commit {commit.requested_time} belongs to a transaction "
@@ -309,7 +315,7 @@ def _settle(policy: ReplicationPolicy, table: TableInfo, seen: ValidWriteIdList)
                     instant=commit.requested_time,
                 )
     TargetState.forget(storage)
-    forget_consumer(hudi, consumer_of(policy.name))
+    forget_consumer(hudi, consumer_of(policy))
 
 
 def _follow_back(policy: ReplicationPolicy, old_source: AnyMetastore, new_source: AnyMetastore) -> None:

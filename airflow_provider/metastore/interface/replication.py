@@ -100,6 +100,12 @@ class ReplicationTarget(Protocol):
         :param databases: the names of the databases here.
         """
 
+    def forget(self, policy: str) -> None:
+        """Forget a replication: its position, its transactions, and that its databases are a target.
+
+        The transactions that it has open here are aborted. A replication that is not known is no error.
+        """
+
     def follow_back(self, policy: str, source: str, databases: Mapping[str, str]) -> None:
         """Make databases that were a source the target of the replication in the other direction.
 

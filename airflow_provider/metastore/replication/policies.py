@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, delete, select, update
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError, ReplicationLeaseError
 from airflow_provider.metastore.catalog import catalog
-from airflow_provider.metastore.database import current_millis, insert_if_absent, replications
-from airflow_provider.metastore.model import NotificationEvent, Phase, Replication
+from airflow_provider.metastore.database import current_millis, insert_if_absent, repl_txn_map, replications
+from airflow_provider.metastore.model import TARGET_FOR, NotificationEvent, Phase, Replication
 
 
 def begin_policy(
@@ -175,6 +175,18 @@ def set_phase(connection: Connection, policy: str, phase: Phase, *, event_id: in
     if event_id is not None:
         values |= {"event_id": event_id, "event_time": None}
     connection.execute(update(replications).where(_is(policy)).values(**values))
+
+
+def forget_policy(connection: Connection, policy: str) -> None:
+    """Delete a replication's record, and the map of its transactions, which have ended."""
+    connection.execute(delete(repl_txn_map).where(repl_txn_map.c.policy == policy))
+    connection.execute(delete(replications).where(_is(policy)))
+
+
+def target_databases(connection: Connection, policy: str) -> list[str]:
+    """The databases that are the target of a replication."""
+    found = catalog.all_databases(connection)
+    return [each.name for each in found if each.parameters.get(TARGET_FOR) == policy]
 
 
 def set_parameters(

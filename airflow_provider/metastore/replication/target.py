@@ -25,6 +25,7 @@ from airflow_provider.metastore.replication.policies import (
     add_bytes,
     begin_policy,
     find_policy,
+    forget_policy,
     keep_lease,
     move_position,
     note_error,
@@ -32,6 +33,7 @@ from airflow_provider.metastore.replication.policies import (
     release_lease,
     set_parameters,
     set_phase,
+    target_databases,
 )
 from airflow_provider.metastore.replication.state import bring_over
 from airflow_provider.metastore.replication.transactions import end_txn, mapped_txns, txn_event
@@ -141,6 +143,17 @@ class TargetInDatabase:
             set_phase(connection, policy, Phase.FAILED_OVER)
 
         self._write(switch)
+
+    def forget(self, policy: str) -> None:
+        """See :meth:`ReplicationTarget.forget`."""
+
+        def forget(connection: Connection) -> None:
+            for source_txn in mapped_txns(connection, policy):
+                end_txn(connection, policy, source_txn, TxnState.ABORTED)
+            set_parameters(connection, target_databases(connection, policy), {TARGET_FOR: None})
+            forget_policy(connection, policy)
+
+        self._write(forget)
 
     def follow_back(self, policy: str, source: str, databases: Mapping[str, str]) -> None:
         """See :meth:`ReplicationTarget.follow_back`."""

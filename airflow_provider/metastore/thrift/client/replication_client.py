@@ -95,6 +95,10 @@ class TargetByServer:
         """See :meth:`ReplicationTarget.take_over`."""
         self._ask("take_over", policy, list(databases))
 
+    def forget(self, policy: str) -> None:
+        """See :meth:`ReplicationTarget.forget`."""
+        self._ask("forget", policy)
+
     def follow_back(self, policy: str, source: str, databases: Mapping[str, str]) -> None:
         """See :meth:`ReplicationTarget.follow_back`."""
         self._ask("follow_back", policy, source, dict(databases))

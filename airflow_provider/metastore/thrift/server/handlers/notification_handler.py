@@ -302,6 +302,7 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
             "thaw",
             "open_writers",
             "take_over",
+            "forget",
             "follow_back",
         )
     },
