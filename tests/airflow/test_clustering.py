@@ -115,7 +115,7 @@ def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(small_
     thread, outcome = in_thread(lambda: operator.execute(try_of(store)))
     until(lambda: pending_clusterings(small_files) != pending_clusterings(small_files, idle=True))
     operator.on_kill()
-    thread.join(60)
+    thread.join(300)
     assert isinstance(outcome[0], JobFailedError)
     assert pending_clusterings(small_files) == []
     assert len(small_files.base_files()) == 6

@@ -60,7 +60,7 @@ def deferred(task, context) -> TableTurnTrigger:
     return getattr(import_module(module), name)(**json.loads(json.dumps(arguments)))
 
 
-def event_of(trigger, *, within: float = 20.0) -> dict:
+def event_of(trigger, *, within: float = 300.0) -> dict:
     return asyncio.run(asyncio.wait_for(anext(trigger.run()), within)).payload
 
 

@@ -173,7 +173,7 @@ class TestFailure:
             thread, outcome = in_thread(lambda: operator.execute({}))
             until(lambda: has_written(table))
             rewrite(table, file_group)
-        thread.join(60)
+        thread.join(300)
         [error] = outcome
         assert isinstance(error, WriteConflictError), error
         assert error.retryable

@@ -235,7 +235,7 @@ class TestNotificationLogCatchup:
         metastore.register_consumer("replica")
         txn_id = metastore.open_txn("me", "here")
         sensor = NotificationLogCatchupSensor(
-            task_id="t", txn_id=str(txn_id), poke_interval=0.1, timeout=20, deferrable=deferrable
+            task_id="t", txn_id=str(txn_id), poke_interval=0.1, timeout=300, deferrable=deferrable
         )
         assert sensor.look().blocking == (f"transaction {txn_id} is open",)
 
@@ -301,7 +301,7 @@ class TestNotificationLogCatchup:
         metastore.create_database("lake")
         until = metastore.current_event_id()
         sensor = NotificationLogCatchupSensor(
-            task_id="t", until=until, poke_interval=0.05, timeout=20, deferrable=True
+            task_id="t", until=until, poke_interval=0.05, timeout=300, deferrable=True
         )
         run_trigger(sensor, later=lambda: metastore.advance_consumer("replica", until))
         # The worker looked once, then the triggerer, often.
@@ -309,6 +309,7 @@ class TestNotificationLogCatchup:
 
     @pytest.mark.parametrize("deferrable", [False, True])
     def test_a_consumer_that_is_gone_is_an_error(self, metastore, tmp_path, deferrable):
+        started = time.monotonic()
         metastore.register_consumer("replica")
         metastore.create_database("lake")
         sensor = NotificationLogCatchupSensor(
@@ -316,10 +317,9 @@ class TestNotificationLogCatchup:
             until=metastore.current_event_id(),
             gone_after=timedelta(seconds=2),
             poke_interval=0.1,
-            timeout=60,
+            timeout=300,
             deferrable=deferrable,
         )
-        started = time.monotonic()
         wait = run_trigger if deferrable else NotificationLogCatchupSensor.execute
         arguments = {"timeout": 300} if deferrable else {"context": {}}
         with pytest.raises(ConsumerGoneError, match=r"'replica' is at event .* no sign of life for") as gone:
@@ -506,7 +506,7 @@ class TestPriorCommitsFence:
                 deferrable=True,
             )
             with pytest.raises(AirflowSensorTimeout, match=f"still waiting: commit {writer.instant}"):
-                run_trigger(sensor, timeout=5)
+                run_trigger(sensor, timeout=300)
 
     @pytest.mark.parametrize("before", ["None", "", "yesterday", "2024"])
     def test_what_is_no_instant_is_refused(self, table, before):

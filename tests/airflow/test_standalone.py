@@ -69,7 +69,7 @@ params = {{"until": 0, "before": ""}}
 with DAG("wait", schedule=None, start_date=datetime(2024, 1, 1), params=params):
     # Airflow 3.3 may fail a task that comes back before it has heard that it left (apache/airflow#72716).
     again = {{"retries": 3, "retry_delay": timedelta(0)}}
-    waiting = {{"deferrable": True, "poke_interval": 0.5, "timeout": 60, **again}}
+    waiting = {{"deferrable": True, "poke_interval": 0.5, "timeout": 3600, **again}}
     NotificationLogCatchupSensor(task_id="caught_up", until="{{{{ params.until }}}}", **waiting)
     PriorCommitsFenceSensor(
         task_id="fence", table="lake.loads", before="{{{{ params.before }}}}", **waiting
@@ -88,6 +88,9 @@ with DAG("arrived", schedule=[arrivals], start_date=datetime(2024, 1, 1)):
 
     read()
 """
+
+# The first test of a worker waits for a whole Airflow: half a minute on an idle machine.
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +259,7 @@ def test_clearing_a_task_does_its_work_again(airflow, loaded, table):
 
 def test_a_task_set_to_failed_in_the_ui_leaves_no_process_and_no_write(airflow, metastore, table):
     commits = table.timeline().commits()
-    with open_lock({"lease_seconds": 5}, table.storage):
+    with open_lock({}, table.storage):
         run = airflow.trigger("load_here")
         session = until(lambda: session_of_writer(table))
         transaction = metastore.valid_txn_list().high_watermark

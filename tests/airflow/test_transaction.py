@@ -226,7 +226,7 @@ class TestEnded:
             until(lambda: has_written(table))
             # As the metastore's own timeout does, which knows no tables.
             metastore.abort_txn(txn_id)
-        thread.join(60)
+        thread.join(300)
         [error] = outcome
         assert isinstance(error, AirflowFailException), error
         assert rows_of(table) == seen(metastore, "flights", table) == []

@@ -129,7 +129,7 @@ def test_a_task_that_is_killed_leaves_nothing(metastore, table, tmp_path, by_the
         os.kill(session, signal.SIGKILL)
     else:
         operator.on_kill()
-    thread.join(60)
+    thread.join(300)
     [error] = outcome
     assert isinstance(error, JobFailedError)
     assert said in str(error)

@@ -68,7 +68,7 @@ class Replica:
         arguments = (self._options, self._stop, listens, self._counts)
         self._process = PROCESSES.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
-        assert listens.wait(60), f"{self.name} does not start"
+        assert listens.wait(300), f"{self.name} does not start"
 
     def kill(self) -> None:
         self._process.kill()

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -31,12 +33,21 @@ _SMALL_JVM = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _patiently = tenacity.retry(wait=tenacity.wait_fixed(0.05), stop=tenacity.stop_after_delay(300), reraise=True)
 
 
+# Below the ports that the system gives to clients: a server that comes back finds its port free. Each worker
+# of a test run has a share of its own, so two never choose the same port.
+_SHARE = 2_000
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw7").removeprefix("gw")) % 8
+_PORTS = range(12_000 + _SHARE * _WORKER, 12_000 + _SHARE * (_WORKER + 1))
+_turns = itertools.cycle(random.sample(_PORTS, _SHARE))
+
+
 def free_port() -> int:
-    """A free port on the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A free port on the loopback interface, which this process is not given again for a long time."""
+    for port in itertools.islice(_turns, _SHARE):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no port of {_PORTS} is free")
 
 
 class ZookeeperServer:

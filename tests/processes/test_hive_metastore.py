@@ -287,7 +287,7 @@ def test_a_fork_leaves_the_parents_connection_alone(metastore: ThriftMetastore) 
     assert metastore.list_databases() == ["default"]
     child = multiprocessing.get_context("fork").Process(target=metastore.list_databases)
     child.start()
-    child.join(30)
+    child.join(300)
     assert child.exitcode == 0
     assert metastore.list_databases() == ["default"]
     assert len(metastore._server._idle) == 1  # the same connection

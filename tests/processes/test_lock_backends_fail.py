@@ -85,7 +85,7 @@ class Writers:
         recover(self._table)
         check(self._table, writes, acknowledged | {"first"})
 
-    def take(self, timeout: float = 60.0) -> bool:
+    def take(self, timeout: float = 300.0) -> bool:
         """The next thing that a writer tells; False when it says that it has stopped."""
         told = self._told.get(timeout=timeout)
         if isinstance(told, int):
@@ -94,7 +94,7 @@ class Writers:
         return True
 
     def _until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 300
         while not condition():
             assert time.monotonic() < deadline, "the writers do not go on"
             assert self.take()

@@ -109,7 +109,7 @@ def check_log(metastore: Metastore) -> list[NotificationEvent]:
 
 
 def _open_new(url: str, name: str, at_once: Barrier) -> None:
-    at_once.wait(60)
+    at_once.wait(300)
     metastore = open_metastore(url)
     metastore.create_database(name)
     metastore.create_database("shared", if_not_exists=True)
@@ -125,7 +125,7 @@ def test_many_processes_open_one_new_database(url: str) -> None:
 
 def _write(url: str, name: str, rounds: int, at_once: Barrier) -> None:
     metastore = open_metastore(url)
-    at_once.wait(60)
+    at_once.wait(300)
     for number in range(rounds):
         transaction = table_transaction(metastore, "lake", "flights", user=name)
         try:
@@ -142,7 +142,7 @@ def test_ids_have_no_gap_among_processes_that_write_at_once(metastore: Metastore
     rounds = 40
     at_once = SPAWN.Barrier(PROCESSES + 1)
     writers = [start(_write, url, f"w{number}", rounds, at_once) for number in range(PROCESSES)]
-    at_once.wait(60)
+    at_once.wait(300)
     # A reader meanwhile never passes over an event that comes later.
     position, read = 0, []
     while any(writer.is_alive() for writer in writers):
@@ -162,7 +162,7 @@ def test_ids_have_no_gap_among_processes_that_write_at_once(metastore: Metastore
 
 def _create_same(url: str, at_once: Barrier, outcomes: Queue[str]) -> None:
     metastore = open_metastore(url)
-    at_once.wait(60)
+    at_once.wait(300)
     for number in range(10):
         try:
             metastore.create_table("lake", f"t{number}", location="/t", schema=[Column("id", "int")])
@@ -176,7 +176,7 @@ def test_of_many_that_create_a_table_one_succeeds(metastore: Metastore, url: str
     at_once = SPAWN.Barrier(PROCESSES)
     outcomes: Queue[str] = SPAWN.Queue()
     creators = [start(_create_same, url, at_once, outcomes) for _ in range(PROCESSES)]
-    told = sorted(outcomes.get(timeout=60) for _ in range(10 * PROCESSES))
+    told = sorted(outcomes.get(timeout=300) for _ in range(10 * PROCESSES))
     end(creators)
     assert told == ["exists"] * (10 * PROCESSES - 10) + ["made"] * 10
     assert len(metastore.list_tables("lake")) == 11

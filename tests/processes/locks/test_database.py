@@ -65,7 +65,7 @@ def test_a_database_of_before_there_was_a_line_gets_one(kind: str, database: sa.
     holder = heir.holder()
     assert holder is not None
     assert (holder.owner, holder.fencing_token) == ("before", 7)
-    heir.acquire(timeout=30)
+    heir.acquire(timeout=60)
     assert heir.fencing_token == 8
     heir.release()
 
@@ -74,10 +74,10 @@ def test_a_waiter_whose_ticket_was_removed_takes_another(tmp_path: Path) -> None
     url = f"sqlite:///{tmp_path}/locks.db"
     holder, waiter, observer = (database_lock(url, owner=name) for name in ("holder", "waiter", "observer"))
     holder.acquire()
-    waiting = threading.Thread(target=waiter.acquire, args=(30,))
+    waiting = threading.Thread(target=waiter.acquire, args=(300,))
     waiting.start()
     engine = sa.create_engine(url)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     for _ in range(2):
         while observer.waiters() != ["waiter"]:
             assert time.monotonic() < deadline
@@ -107,7 +107,7 @@ def test_a_user_without_the_right_is_told_so(database: sa.URL) -> None:
         connection.execute(sa.text("CREATE TABLE table_locks (lock_key text)"))
     engine.dispose()
     with pytest.raises(LockUnavailableError, match=r"fencing_token.*may write table_locks"):
-        database_lock(database).acquire(timeout=30)
+        database_lock(database).acquire(timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_lost_answer_is_not_a_lock_that_nobody_owns(
         pass
     lock = backend.lock()
     hive.lose_answer(CALL + b"\x04lock")
-    lock.acquire(timeout=20)
+    lock.acquire(timeout=60)
     shown = metastore.show_locks("lake", backend.config["table"])
     assert [info.lock_id for info in shown] == [lock.fencing_token]
     for method in (b"\x0acheck_lock", b"\x06unlock"):

@@ -15,7 +15,7 @@ from airflow_provider.exceptions import (
     LockUnavailableError,
 )
 from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.locks.hudi.conditional_store import ConditionalStore
+from airflow_provider.locks.hudi.conditional_store import ConditionalStore, StoredObject
 from airflow_provider.table.storage.storage import Storage
 from tests.processes.locks.conftest import s3_options
 from tests.processes.servers import TcpProxy
@@ -37,13 +37,13 @@ def test_an_acquisition_whose_answer_got_lost_is_found_out(table: Storage, s3: T
         pass
     lock, other = storage_lock(table), storage_lock(table)
     s3.lose_answer(b"PUT ")
-    lock.acquire(timeout=5)
+    lock.acquire(timeout=60)
     assert lock.is_held()
     assert lock.fencing_token == 3  # 2 was won, too, but nobody heard of it
     with pytest.raises(LockTimeoutError):
         other.acquire(timeout=0.2)
     lock.release()
-    other.acquire(timeout=5)
+    other.acquire(timeout=60)
 
 
 def test_a_release_whose_answer_got_lost_is_a_release(table: Storage, s3: TcpProxy) -> None:
@@ -55,25 +55,32 @@ def test_a_release_whose_answer_got_lost_is_a_release(table: Storage, s3: TcpPro
 
 
 def test_a_renewal_whose_answer_got_lost_is_a_renewal(table: Storage, s3: TcpProxy) -> None:
-    lock = storage_lock(table, lease_seconds=1.5)
+    lock = storage_lock(table, lease_seconds=9)
     lock.acquire()
     s3.lose_answer(b"PUT ")
-    time.sleep(3)
+    for _ in range(2):  # the one whose answer got lost, and the next one
+        until_renewed(table)
     assert lock.is_held()
     lock.release()
 
 
-def test_a_renewal_refuses_who_read_the_lock_before_it(table: Storage) -> None:
+def until_renewed(table: Storage) -> StoredObject:
+    """Wait until the holder has renewed its lease; the lock as it was before."""
     store = ConditionalStore(table, 10)
-    holder = storage_lock(table, lease_seconds=12)
-    holder.acquire()
     found = store.get(LOCK)
     assert found is not None
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while (now := store.get(LOCK)) is not None and now.etag == found.etag:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert store.put(LOCK, found.data, if_match=found.etag) is None
+    return found
+
+
+def test_a_renewal_refuses_who_read_the_lock_before_it(table: Storage) -> None:
+    holder = storage_lock(table, lease_seconds=12)
+    holder.acquire()
+    found = until_renewed(table)
+    assert ConditionalStore(table, 10).put(LOCK, found.data, if_match=found.etag) is None
     assert holder.is_held()
     holder.release()
 

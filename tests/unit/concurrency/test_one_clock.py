@@ -124,7 +124,7 @@ def test_who_may_only_read_is_told_by_this_machines_clock(table: HudiTable) -> N
         raise PermissionError(path)
 
     storage.put = refuses  # type: ignore[method-assign]
-    assert storage.clock() == pytest.approx(time.time(), abs=5)
+    assert storage.clock() == pytest.approx(time.time(), abs=300)
 
 
 @pytest.mark.parametrize("ahead", [MONTH, -MONTH])

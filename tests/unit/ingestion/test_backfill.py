@@ -180,7 +180,7 @@ class TestWay:
         with begin_write(table, operation="UPSERT"):
             result = history.run((1, 2), patience=0.3)
         assert history.written == ["month=1", "month=2"]
-        assert 0.6 <= result["seconds_waited"] < 5
+        assert result["seconds_waited"] >= 0.6
 
     @pytest.mark.parametrize("priority", ["backfill", "table_service"])
     def test_nor_for_equals_or_lower_ones(self, table, priority):

@@ -25,17 +25,19 @@ def test_it_is_called_again_and_again_until_it_says_no() -> None:
 
     began = time.monotonic()
     Recurring(call, 0.05, "three-times")
-    assert ended.wait(10)
+    assert ended.wait(300)
     assert calls[0] - began >= 0.05
     assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(calls))
 
 
 def test_what_is_stopped_before_it_is_due_has_no_thread_and_no_call() -> None:
     calls: list[int] = []
-    recurring = Recurring(lambda: not calls.append(1), 0.1, "never-due")
+    recurring = Recurring(lambda: not calls.append(1), 3.0, "never-due")
     assert threads("never-due") == []
     recurring.stop()
-    time.sleep(0.2)
+    later = threading.Event()
+    Recurring(lambda: later.set() is None and False, 3.1, "due-later")
+    assert later.wait(300)
     assert (calls, threads("never-due")) == ([], [])
 
 
@@ -43,7 +45,7 @@ def test_one_that_is_due_earlier_does_not_wait_for_those_that_came_before() -> N
     slow, called = Recurring(lambda: True, 3600.0, "slow"), threading.Event()
     time.sleep(0.1)  # whoever waits for the slow one sleeps by now
     quick = Recurring(lambda: called.set() is None, 0.05, "quick")
-    assert called.wait(10)
+    assert called.wait(300)
     quick.stop()
     slow.stop()
 
@@ -58,7 +60,7 @@ def test_no_call_is_under_way_when_it_is_stopped() -> None:
         return True
 
     recurring = Recurring(call, 0.01, "under-way")
-    assert begun.wait(10)
+    assert begun.wait(300)
     recurring.stop()
     assert ended.is_set()
     assert threads("under-way") == []
@@ -70,7 +72,7 @@ def test_a_forked_process_has_its_own() -> None:
     if child == 0:
         called = threading.Event()
         Recurring(lambda: called.set() is None, 0.05, "childs")
-        os._exit(0 if called.wait(10) else 1)
+        os._exit(0 if called.wait(300) else 1)
     _, status = os.waitpid(child, 0)
     parents.stop()
     assert os.waitstatus_to_exitcode(status) == 0

@@ -343,7 +343,7 @@ class TestLife:
     def test_a_thread_follows_the_log(self, metastore: Metastore, url: str) -> None:
         store = open_cached_store(url, "r1", poll_interval=0.01)
         change(metastore, "ops")
-        assert store.catch_up(timeout=20) == metastore.current_event_id()
+        assert store.catch_up(timeout=300) == metastore.current_event_id()
         assert [(one.name, one.event_id) for one in metastore.consumers()] == [
             ("r1", metastore.current_event_id())
         ]
@@ -378,7 +378,7 @@ class TestLife:
         r1.get_table("lake", "flights", **now(metastore))
         r1.get_partitions("lake", "flights", **now(metastore))
         r1.get_table("lake", "flights")  # managed, and without write ids
-        r1.catch_up(timeout=20)
+        r1.catch_up(timeout=300)
         [told] = metastore.consumers()
         assert (told.hits, told.misses) == (2, 1)
         with served(ServiceOptions(url, port=0), housekeeping=False) as server:
@@ -406,13 +406,13 @@ class TestLife:
         change(metastore, "ops")
         metastore.purge_events(-1)
         store.updater.start()
-        assert store.catch_up(timeout=20) == 6
+        assert store.catch_up(timeout=300) == 6
         change(metastore, "dev")
         metastore.unregister_consumer("r1")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 300
         while not metastore.consumers() and time.monotonic() < deadline:
             time.sleep(0.01)
-        store.catch_up(timeout=20)
+        store.catch_up(timeout=300)
         assert store.get_table("lake", "flights", **now(metastore)).owner == "dev"
         store.close()
         assert "begins anew: no consumer 'r1'" in caplog.text

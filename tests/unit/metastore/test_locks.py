@@ -352,8 +352,8 @@ def test_show_locks_lists_each_component(metastore: AnyMetastore) -> None:
     assert (held.user, held.host, held.agent, held.txn_id) == ("me", "here", "dag.task", txn_id)
     assert held.state is LockState.ACQUIRED
     assert held.acquired_at is not None
-    assert abs(held.acquired_at - time.time()) < 5
-    assert abs(waiting.heartbeat_at - time.time()) < 5
+    assert abs(held.acquired_at - time.time()) < 300
+    assert abs(waiting.heartbeat_at - time.time()) < 300
     assert (waiting.state, waiting.acquired_at, waiting.agent) == (LockState.WAITING, None, None)
     assert [info.lock_id for info in metastore.show_locks(partition="month=1")] == [held.lock_id]
     assert len(metastore.show_locks(table="flights")) == 2

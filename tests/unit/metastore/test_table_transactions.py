@@ -30,7 +30,7 @@ def types(metastore: AnyMetastore, after: int = 2) -> list[str]:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 300
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -43,12 +43,12 @@ def test_an_opened_transaction_as_it_was_given(metastore: AnyMetastore) -> None:
     first, second = metastore.get_txn(1), metastore.get_txn(2)
     assert (first.state, first.user, first.host, first.agent) == (TxnState.OPEN, "me", "here", "dag.task")
     assert (first.commit_on_recovery, second.commit_on_recovery, first.event_id) == (False, True, None)
-    assert abs(first.opened_at - started) < 5
-    assert abs(first.heartbeat_at - started) < 5
+    assert abs(first.opened_at - started) < 300
+    assert abs(first.heartbeat_at - started) < 300
     event = metastore.next_events(2)[0]
     assert (event.event_type, event.database, event.table) == (EventType.OPEN_TXN, None, None)
     assert (event.message["txnIds"], event.message["fromTxnId"], event.message["toTxnId"]) == ([1], 1, 1)
-    assert abs(event.message["timestamp"] - started) < 5
+    assert abs(event.message["timestamp"] - started) < 300
 
 
 def test_commit_is_idempotent_and_names_its_event(metastore: AnyMetastore) -> None:
