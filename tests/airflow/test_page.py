@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from airflow_provider.concurrency import begin_write
 from airflow_provider.locks import default_lock
@@ -99,7 +99,7 @@ def rows(server: ApiServer) -> dict[str, dict]:
         found = server.get("/table-services/api/tables")["tables"]
         return found if all(row["state"] != "reading" for row in found) and found else None
 
-    return {row["table"]: row for row in until(all_read, seconds=60, every=0.5)}
+    return {row["table"]: row for row in until(all_read, every=0.5)}
 
 
 def test_no_route_without_a_login_that_may_see_plugins_and_none_but_get(server):
@@ -331,7 +331,7 @@ def test_from_the_list_to_a_table_and_an_instant(tab, server, lake, request, tmp
     tab.screenshot(path=tmp_path / "tables.png")
     search = tab.get_by_role("searchbox")
     search.fill("t003")
-    assert tab.locator("tr[data-table]").count() == 1
+    expect(tab.locator("tr[data-table]")).to_have_count(1, timeout=60_000)
     search.fill("")
     tab.get_by_role("link", name="lake.flights", exact=True).click()
     tab.locator("rect[data-instant]").first.wait_for()
@@ -339,7 +339,7 @@ def test_from_the_list_to_a_table_and_an_instant(tab, server, lake, request, tmp
     assert drawn > 60
     tab.get_by_role("button", name="done").click()
     lost = tab.locator("rect.ts-fill-rolled-back")
-    assert tab.locator("rect[data-instant]").count() < drawn
+    until(lambda: tab.locator("rect[data-instant]").count() < drawn)
     instant = lost.last.get_attribute("data-instant")
     lost.last.click(force=True)
     drawer = tab.get_by_role("complementary", name="Instant")

@@ -80,7 +80,7 @@ def begin(table: HudiTable, **arguments):
     return begin_write(table, operation="UPSERT", **arguments)
 
 
-def run_trigger(sensor, *, timeout: float = 10, later=None):
+def run_trigger(sensor, *, timeout: float = 300, later=None):
     """Defer, move the trigger through serialisation as Airflow does, run it, resume.
 
     :param later: called a second after the deferral.
