@@ -14,7 +14,7 @@ from airflow_provider.indexing.after_load import build_enabled_indexes
 from airflow_provider.indexing.base_files import Build, IndexBuild, build_in_process, write_listing
 from airflow_provider.indexing.drop import DropResult, drop_index
 from airflow_provider.indexing.index_job import IndexJob
-from airflow_provider.indexing.index_run import IndexResult, completed_indexing
+from airflow_provider.indexing.index_run import IndexResult, completed_indexing, no_indexing_plan
 from airflow_provider.indexing.options import index_options
 from airflow_provider.indexing.run import (
     CATCH_UP_TIMEOUT_SECONDS,
@@ -43,6 +43,7 @@ __all__ = [
     "index_options",
     "index_status",
     "known_indexes",
+    "no_indexing_plan",
     "pending_indexings",
     "run_index",
     "schedule_index",

@@ -172,7 +172,7 @@ class IndexRun:
         except FileNotFoundError:
             done = completed_indexing(self._table, self._instant)
             if done is None:
-                raise _dropped(self._storage, self._instant) from None
+                raise no_indexing_plan(self._storage, self._instant) from None
             return done
         return None
 
@@ -254,7 +254,7 @@ class IndexRun:
             indexes = moment.indexes
             of_plan = _of_plan(indexes, self._instant)
             if not of_plan:
-                raise _dropped(self._storage, self._instant)
+                raise no_indexing_plan(self._storage, self._instant)
             if all(each.is_complete for each in of_plan):
                 return None  # another run completed it
             self._check_one_place(of_plan, moment.timeline, checked)
@@ -319,7 +319,7 @@ class IndexRun:
         for entry in self._log.about(self._instant):
             if isinstance(entry, Plan):
                 return entry
-        raise _dropped(self._storage, self._instant)
+        raise no_indexing_plan(self._storage, self._instant)
 
 
 def give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
@@ -356,10 +356,15 @@ def indexes_of_plan(storage: Storage, commit_log: CommitLog, instant: str) -> In
     indexes = current_indexes(storage, commit_log, publish_head(storage, commit_log))
     if of_plan := _of_plan(indexes, instant):
         return of_plan
-    raise _dropped(storage, instant)
+    raise no_indexing_plan(storage, instant)
 
 
-def _dropped(storage: Storage, instant: str) -> NoSuchInstantError:
+def no_indexing_plan(storage: Storage, instant: str) -> NoSuchInstantError:
+    """The error for a plan that is not there.
+
+    :param storage: the table's storage.
+    :param instant: the plan's requested time.
+    """
     return NoSuchInstantError(
         f"table {storage.root}: there is no indexing plan {instant}: its indexes were dropped, or it never "
         "was; schedule one",

@@ -92,6 +92,7 @@ def schedule_index(
     *,
     options: Mapping[str, Any] | None = None,
     lock: LockProvider | None = None,
+    operation_key: str | None = None,
 ) -> str | None:
     """Plan indexes, as an instant that :func:`~airflow_provider.indexing.run.run_index` executes.
 
@@ -106,6 +107,8 @@ def schedule_index(
         whose type has an order.
     :param options: options by Hudi's names, such as numbers of file groups; they override the table's own.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :param operation_key: with which :func:`~airflow_provider.indexing.run.end_indexing` ends what is left of
+        this call when its process dies.
     :return: the plan's requested time; None when all indexes exist or are planned already.
     :raises UnknownOperationError: when an index or an option is unknown.
     :raises InvalidInputError: when a column is missing or its type has no order, the columns differ from
@@ -145,7 +148,7 @@ def schedule_index(
             content,
         )
 
-    entry = change_indexes(storage, lock, decide, operation=INDEX, plans=True)
+    entry = change_indexes(storage, lock, decide, operation=INDEX, plans=True, operation_key=operation_key)
     if entry is None:
         log.info("table %s: %s is there or planned already", storage.root, ", ".join(wanted))
         return None

@@ -140,6 +140,8 @@ class BackfillOperator(IngestOperator):
     def _ingest(self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob) -> dict[str, Any]:
         if self.engine != SPARK:
             raise InvalidInputError(f"a backfill runs on Spark, not by engine={self.engine!r}; leave it out")
+        if not job.source.paths:
+            raise InvalidInputError(f"source must name a path, URL or pattern, not {self.source!r}")
         table = managed.table
         if operation.is_retry:
             self._end_earlier_window(managed, operation, job)

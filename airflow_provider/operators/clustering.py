@@ -20,6 +20,7 @@ from airflow_provider.operators._base import (
     TaskOperation,
     byte_size,
     check_plan_named,
+    plan_named,
     priority_number,
 )
 from airflow_provider.services.clustering import (
@@ -277,9 +278,9 @@ class RunClusteringOperator(SparkOperator):
 
     def _plan(self, table: HudiTable) -> str | None:
         """The plan to execute; None when there is nothing to do."""
-        if self.instant is not None and self.instant.strip() not in ("", "None"):
-            pending_plan(table, self.instant)  # raises if it is missing, before a JVM is started for it
-            return self.instant
+        if (instant := plan_named(self.instant)) is not None:
+            pending_plan(table, instant)  # raises if it is missing, before a JVM is started for it
+            return instant
         return next(iter(pending_clusterings(table, idle=True)), None)
 
     def _carry_out(self, table: HudiTable, operation: TaskOperation, job: ClusteringJob) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.concurrency import pending_instants, rollback_dead_writers
 from airflow_provider.concurrency.plans import MAX_FAILURES
+from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.indexing import (
@@ -18,6 +19,7 @@ from airflow_provider.indexing import (
     drop_index,
     end_indexing,
     index_options,
+    no_indexing_plan,
     pending_indexings,
     schedule_index,
 )
@@ -26,6 +28,7 @@ from airflow_provider.operators._base import (
     TableOperator,
     TaskOperation,
     check_plan_named,
+    plan_named,
 )
 from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.hudi_table import HudiTable
@@ -74,7 +77,7 @@ class _PlansIndex(TableOperator):
     def _wanted(self, table: HudiTable) -> tuple[str, ...]:
         return _texts(self.indexes) or index_options(table, self.hudi_options).partitions
 
-    def _schedule(self, table: HudiTable) -> str | None:
+    def _schedule(self, table: HudiTable, operation: TaskOperation | None = None) -> str | None:
         wanted = self._wanted(table)
         if not wanted and self.indexes is None:
             self.log.info("the options of the table enable no index")
@@ -85,6 +88,7 @@ class _PlansIndex(TableOperator):
             _texts(self.columns) or None,
             options=self.hudi_options,
             lock=self._lock(table, self._options(table)),
+            operation_key=operation.key if operation else None,
         )
         self.log.info(
             "%s", f"planned indexing {instant}" if instant else "all of it is there or planned already"
@@ -185,9 +189,10 @@ class RunIndexOperator(SparkOperator):
         table.check_writable()
         operation, options = TaskOperation(context), self._options(table)
         timeout = _seconds(self.catch_up_timeout) or index_options(table, self.hudi_options).check_timeout
+        settings = self._spark_settings()
         rollback_dead_writers(table)
         done = dict(_NOTHING)
-        for instant in self._plans(table):
+        for instant in self._plans(table, operation):
             job = IndexJob.of(
                 resolved.location,
                 instant=instant,
@@ -197,7 +202,7 @@ class RunIndexOperator(SparkOperator):
                 operation_key=operation.key,
                 max_failures=self.max_failures,
                 table_name=self.table if resolved.is_registered else None,
-                **self._spark_settings(),
+                **settings,
                 **options.arguments(
                     Topic.HEARTBEAT,
                     heartbeat_interval=self.heartbeat_interval,
@@ -209,18 +214,21 @@ class RunIndexOperator(SparkOperator):
             self.log.info("indexing %s completed: %s", instant, ", ".join(built["indexes"]))
         return {"table": self.table, **done, **_NO_TRANSACTION}
 
-    def _plans(self, table: HudiTable) -> Sequence[str]:
+    def _plans(self, table: HudiTable, operation: TaskOperation) -> Sequence[str]:
         """The plans to run."""
-        if self.instant is not None and self.instant.strip() not in ("", "None"):
-            return [self.instant]
+        if (instant := plan_named(self.instant)) is not None:
+            return [instant]
         return pending_indexings(table, idle=True)[:1]
 
     def _build(self, table: HudiTable, operation: TaskOperation, job: IndexJob) -> dict[str, Any]:
         if operation.is_retry:
             self._end_earlier_try(table, operation, job)
+        pending = pending_indexings(table)  # before the next look: a plan may complete between the two
         if (earlier := completed_indexing(table, job.instant)) is not None:
             return earlier.to_dict()
-        engine = self._choose(lambda: [each.size for each in table.base_files()], "data files")
+        if job.instant not in pending:
+            raise no_indexing_plan(table.storage, job.instant)
+        engine = self._choose(lambda: _sizes(table), "data files")
         running = self._spark_job(operation, engine)
         try:
             return self._run(running, replace(job, engine=engine), table.storage)
@@ -265,8 +273,16 @@ class BuildIndexOperator(_PlansIndex, RunIndexOperator):
         dict.fromkeys((*_PlansIndex.template_fields, *RunIndexOperator.template_fields))
     )
 
-    def _plans(self, table: HudiTable) -> Sequence[str]:
-        self._schedule(table)
+    def __init__(self, **kwargs: Any) -> None:
+        if kwargs.get("instant") is not None:
+            raise InvalidInputError(
+                f"BuildIndexOperator makes its own plan and takes no instant, not {kwargs['instant']!r}; "
+                "leave it out, or give it to RunIndexOperator"
+            )
+        super().__init__(**kwargs)
+
+    def _plans(self, table: HudiTable, operation: TaskOperation) -> Sequence[str]:
+        self._schedule(table, operation)
         return pending_indexings(table, indexes={"files", *self._wanted(table)})
 
 
@@ -303,6 +319,12 @@ class DropIndexOperator(TableOperator):
         nothing = {name: _NOTHING[name] for name in ("instant", "completion_time", "action", "indexes")}
         result = nothing if dropped is None else dropped.to_dict()
         return {"table": self.table, **result, **_NO_TRANSACTION}
+
+
+def _sizes(table: HudiTable) -> list[int]:
+    view = table.view()
+    files = (file for each in view.partitions() for file in (*view.base_files(each), *view.log_files(each)))
+    return [file.size for file in files]
 
 
 def _texts(given: str | Sequence[str] | None) -> tuple[str, ...]:

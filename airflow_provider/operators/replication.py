@@ -13,7 +13,7 @@ from airflow.sdk import BaseOperator, conf
 from airflow_provider import exceptions
 from airflow_provider.hooks.replication import ReplicationHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
-from airflow_provider.operators._base import flag, seconds
+from airflow_provider.operators._base import flag, mapping, seconds
 from airflow_provider.replication import (
     CopySettings,
     Pass,
@@ -86,7 +86,9 @@ class ReplicationOperator(BaseOperator):
             self.source_storage_conn_id,
             self.target_storage_conn_id,
         )
-        return hook, hook.get_policy(self.policy, self.databases, dict(self.locations))
+        return hook, hook.get_policy(
+            self.policy, mapping(self.databases, "databases"), _by_source(self.locations)
+        )
 
 
 class ReplicateOperator(ReplicationOperator):
@@ -291,3 +293,12 @@ class FailoverOperator(ReplicationOperator):
                 )
         self.log.info("%s", done)
         return done.to_dict()
+
+
+def _by_source(locations: Any) -> dict[str, str]:
+    try:
+        return dict(locations)
+    except (TypeError, ValueError):
+        raise exceptions.InvalidInputError(
+            f"locations must be {{source: target}}, or pairs of both, not {locations!r}"
+        ) from None

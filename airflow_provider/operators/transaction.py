@@ -214,5 +214,5 @@ def transaction_id(given: Any) -> int:
 def _seconds(given: timedelta | float | str) -> float:
     try:
         return given.total_seconds() if isinstance(given, timedelta) else float(given)
-    except ValueError:
+    except (TypeError, ValueError):
         raise InvalidInputError(f"timeout must be a timedelta or seconds, not {given!r}") from None

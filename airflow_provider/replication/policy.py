@@ -36,7 +36,7 @@ class ReplicationPolicy:
     target_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"\w[\w.-]*", self.name):
+        if not isinstance(self.name, str) or not re.fullmatch(r"\w[\w.-]*", self.name):
             raise InvalidInputError(
                 f"{self.name!r} cannot name a replication: use letters, digits, _, . and -", policy=self.name
             )
@@ -46,6 +46,14 @@ class ReplicationPolicy:
                 "location, such as {'/srv/lake': '/srv/copy'}",
                 policy=self.name,
             )
+        for name, given in (("databases", self.databases), ("locations", self.locations)):
+            for source, target in given.items():
+                if not isinstance(source, str) or not isinstance(target, str):
+                    raise InvalidInputError(
+                        f"replication {self.name!r}: {name} must map texts to texts, not {source!r} to "
+                        f"{target!r}",
+                        policy=self.name,
+                    )
         targets = [name.lower() for name in self.databases.values()]
         if len({*targets}) < len(targets):
             raise InvalidInputError(

@@ -151,6 +151,12 @@ def spark_connect(connect, spark_connect_port, spark_session_id) -> str:
 
 
 @pytest.fixture
+def nowhere(connect) -> str:
+    """A connection to a server that is not there: whoever starts a job fails."""
+    return connect("nowhere", conn_type="spark_connect", host="sc://127.0.0.1", port=1)
+
+
+@pytest.fixture
 def spark_connect_alone(connect, spark_connect_port) -> str:
     """A connection to a Spark Connect server, where each job has a session of its own."""
     return connect("connect", conn_type="spark_connect", host="sc://127.0.0.1", port=spark_connect_port)

@@ -100,16 +100,17 @@ def test_the_example_s_dags(airflow_database):
     }
 
 
-def test_without_a_plan_no_spark_is_started(small_files):
-    # The connection does not exist: whoever asked for Spark would fail.
-    operator = RunClusteringOperator(task_id="run", **TABLE, spark_conn_id="nowhere")
+def test_without_a_plan_no_spark_is_started(small_files, nowhere):
+    operator = RunClusteringOperator(task_id="run", **TABLE, spark_conn_id=nowhere)
     operator.instant = "None"  # what a template makes of a plan that was not made
     assert operator.execute({})["instant"] is None
-    both = ClusteringOperator(task_id="both", **TABLE, spark_conn_id="nowhere", partitions=["day=sun"])
+    both = ClusteringOperator(task_id="both", **TABLE, spark_conn_id=nowhere, partitions=["day=sun"])
     assert both.execute({})["instant"] is None
 
 
-def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(small_files, spark_connect):
+def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(
+    small_files, spark_connect, nowhere
+):
     store, before = Store(), rows_of(small_files)
     operator = ClusteringOperator(task_id="cluster", **TABLE, engine="spark")
     thread, outcome = in_thread(lambda: operator.execute(try_of(store)))
@@ -123,21 +124,21 @@ def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(small_
     result = retry.execute(try_of(store))
     assert (result["groups_done"], rows_of(small_files)) == (2, before)
     # A retry of what has committed does nothing more, and starts nothing.
-    again = ClusteringOperator(task_id="cluster", **TABLE, spark_conn_id="nowhere").execute(try_of(store))
+    again = ClusteringOperator(task_id="cluster", **TABLE, spark_conn_id=nowhere).execute(try_of(store))
     assert again == result
 
 
-def test_a_plan_that_others_have_carried_out_or_rolled_back(small_files):
+def test_a_plan_that_others_have_carried_out_or_rolled_back(small_files, nowhere):
     instant = schedule_clustering(small_files, ClusteringSettings(partitions=("day=mon",)))
     done = cluster_in_process(small_files)
-    operator = RunClusteringOperator(task_id="run", **TABLE, spark_conn_id="nowhere", instant=instant)
+    operator = RunClusteringOperator(task_id="run", **TABLE, spark_conn_id=nowhere, instant=instant)
     assert operator.execute({})["completion_time"] == done["completion_time"]
     other = schedule_clustering(small_files, ClusteringSettings())
     begin_planned(small_files, other).abort()
     with pytest.raises(
         AirflowFailException, match=f"no clustering plan {other}: it was rolled back"
     ) as caught:
-        RunClusteringOperator(task_id="run", **TABLE, spark_conn_id="nowhere", instant=other).execute({})
+        RunClusteringOperator(task_id="run", **TABLE, spark_conn_id=nowhere, instant=other).execute({})
     assert isinstance(caught.value.__cause__, NoSuchInstantError)
 
 

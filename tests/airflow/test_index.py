@@ -12,12 +12,14 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 
+from airflow_provider.concurrency.commit import Moment
 from airflow_provider.concurrency.heartbeats.heartbeat import HeartbeatInfo, heartbeat_path
 from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.indexing import index_status, pending_indexings, schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.operators import (
     BuildIndexOperator,
+    CreateTableOperator,
     DropIndexOperator,
     RunIndexOperator,
     ScheduleIndexOperator,
@@ -39,7 +41,7 @@ def flights(table: HudiTable) -> HudiTable:
     return table
 
 
-def test_a_dag_plans_builds_waits_and_drops(run_dag, flights, spark_connect):
+def test_a_dag_plans_builds_waits_and_drops(run_dag, flights, spark_connect, nowhere):
     with DAG("indexes", **START) as dag:
         plan = ScheduleIndexOperator(
             task_id="plan",
@@ -56,9 +58,7 @@ def test_a_dag_plans_builds_waits_and_drops(run_dag, flights, spark_connect):
             engine="spark",
         )
         ready = IndexReadySensor(task_id="ready", **TABLE, indexes="column_stats", deferrable=True)
-        again = BuildIndexOperator(
-            task_id="again", **TABLE, indexes=["column_stats"], spark_conn_id="nowhere"
-        )
+        again = BuildIndexOperator(task_id="again", **TABLE, indexes=["column_stats"], spark_conn_id=nowhere)
         drop = DropIndexOperator(task_id="drop", **TABLE, indexes=["bloom_filters"])
         plan >> run >> ready >> again >> drop
     finished = run_dag(dag)
@@ -97,13 +97,16 @@ def try_of(store: Store) -> dict:
     return {"ti": ti, "task_state_store": store}
 
 
-def test_a_retry_ends_what_its_last_try_left_and_minds_what_others_do(flights, spark_connect):
+def test_a_retry_ends_what_its_last_try_left_and_minds_what_others_do(flights, spark_connect, monkeypatch):
     def operator(**arguments) -> BuildIndexOperator:
         return BuildIndexOperator(task_id="index", **TABLE, indexes="record_index", **arguments)
 
     store = Store()
-    with pytest.raises(AirflowFailException, match="'nowhere' does not exist"):
-        operator(spark_conn_id="nowhere").execute(try_of(store))
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", "/nowhere")  # no Spark starts
+        patched.setenv("JAVA_HOME", "/nowhere")
+        with pytest.raises(AirflowFailException, match="no Java found"):
+            operator(engine="spark").execute(try_of(store))
     (instant,) = pending_indexings(flights)
     ((_, remembered),) = store.items()
     # The process of that try is gone, and nobody told its heartbeat.
@@ -116,10 +119,26 @@ def test_a_retry_ends_what_its_last_try_left_and_minds_what_others_do(flights, s
     assert_indexes_equal_a_rebuild(flights, ["files", "record_index"])
 
 
-def test_input_that_cannot_work_is_not_tried_again(flights):
+def test_a_retry_builds_at_once_what_its_killed_try_has_planned(flights, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt  # the plan is there, and the heartbeat of who made it, too
+
+    operator = BuildIndexOperator(task_id="index", **TABLE, indexes="record_index")
+    store = Store()
+    with monkeypatch.context() as patched:
+        patched.setattr(Moment, "keep_requested", killed)
+        with pytest.raises(KeyboardInterrupt):
+            operator.execute(try_of(store))
+    (instant,) = pending_indexings(flights)
+    assert pending_indexings(flights, idle=True) == []
+    built = operator.execute(try_of(store))
+    assert (built["instant"], built["indexes"]) == (instant, ["files", "record_index"])
+
+
+def test_input_that_cannot_work_is_not_tried_again(flights, nowhere):
     for operator in (
-        BuildIndexOperator(task_id="index", **TABLE, indexes=["record_indx"], spark_conn_id="nowhere"),
-        RunIndexOperator(task_id="index", **TABLE, instant="20240101000000000", spark_conn_id="nowhere"),
+        BuildIndexOperator(task_id="index", **TABLE, indexes=["record_indx"], spark_conn_id=nowhere),
+        RunIndexOperator(task_id="index", **TABLE, instant="20240101000000000", spark_conn_id=nowhere),
         DropIndexOperator(task_id="index", **TABLE, indexes=[]),
     ):
         with pytest.raises(AirflowFailException):
@@ -147,7 +166,7 @@ def test_the_sensor_says_what_it_waits_for(flights, caplog):
     assert waited("bloom_filters") == "bloom_filters is built by worker 7: building from 2 files"
 
 
-def test_hudi_s_options_say_which_indexes_and_of_which_columns(flights):
+def test_hudi_s_options_say_which_indexes_and_of_which_columns(flights, nowhere):
     options = {
         "hoodie.metadata.index.column.stats.enable": True,
         "hoodie.metadata.index.column.stats.column.list": "fare",
@@ -159,11 +178,32 @@ def test_hudi_s_options_say_which_indexes_and_of_which_columns(flights):
     assert [each.index for each in index_status(flights)] == ["files", "column_stats"]
     assert read_index_definitions(flights.storage)["column_stats"].source_fields[-1] == "fare"
     with pytest.raises(AirflowFailException, match="no index is named"):
-        BuildIndexOperator(task_id="build", **TABLE, indexes=[], spark_conn_id="nowhere").execute({})
+        BuildIndexOperator(task_id="build", **TABLE, indexes=[], spark_conn_id=nowhere).execute({})
 
 
-def test_a_table_whose_options_enable_no_index_needs_none(flights):
-    built = BuildIndexOperator(task_id="build", **TABLE, spark_conn_id="nowhere").execute({})
+def test_a_table_whose_options_enable_no_index_needs_none(flights, nowhere):
+    built = BuildIndexOperator(task_id="build", **TABLE, spark_conn_id=nowhere).execute({})
     assert (built["instant"], built["indexes"]) == (None, [])
     assert ScheduleIndexOperator(task_id="plan", **TABLE).execute({})["instant"] is None
     assert index_status(flights) == []
+
+
+def test_a_merge_on_read_table_gets_indexes(metastore, tmp_path):
+    location = str(tmp_path / "lake" / "trips")
+    CreateTableOperator(
+        task_id="create",
+        table="lake.trips",
+        location=location,
+        schema={"id": "bigint", "fare": "double"},
+        record_key="id",
+        table_type="merge_on_read",
+    ).execute({})
+    table = HudiTable.open(location)
+    for fare in (1.0, 2.0):  # the second is in a log file
+        rows = [{"id": n, "fare": fare} for n in range(5)]
+        ingest_arrow(table, pa.Table.from_pylist(rows, table.schema), "upsert")
+    done = BuildIndexOperator(task_id="build", table="lake.trips", indexes=["record_index"]).execute({})
+    assert (done["indexes"], done["records"] > 0) == (["files", "record_index"], True)
+    plan = ScheduleIndexOperator(task_id="plan", table="lake.trips", indexes=["column_stats"]).execute({})
+    run = RunIndexOperator(task_id="run", table="lake.trips", instant=plan["instant"]).execute({})
+    assert run["indexes"] == ["column_stats"]

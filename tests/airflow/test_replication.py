@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import datetime
 
 import pytest
@@ -95,3 +96,24 @@ def test_the_example_replicates_and_hands_over(run_dag, pair, monkeypatch):
     assert xcom(run_dag(hand_over), "fail_over")["back"] == "flights-back"
     found = HudiTable.open(pair.target.get_table("lake_copy", "trips").location)
     assert rows_of(snapshot(found).to_table()) == {1: 11, 100: 5}
+
+
+@pytest.mark.parametrize("operator", [ReplicateOperator, FailoverOperator])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"policy": None}, "None cannot name a replication"),
+        ({"databases": ["lake"]}, "databases must be a mapping, not ['lake']"),
+        ({"databases": None}, "needs a database"),
+        ({"databases": {"lake": 3}}, "databases must map texts to texts, not 'lake' to 3"),
+        ({"locations": "/srv"}, "locations must be {source: target}, or pairs of both, not '/srv'"),
+        ({"locations": None}, "locations must be {source: target}, or pairs of both, not None"),
+        ({"locations": {"/srv": 3}}, "locations must map texts to texts, not '/srv' to 3"),
+    ],
+)
+def test_what_names_no_replication_is_not_tried_again(pair, operator, arguments, said):
+    head = pair.target.current_event_id()
+    mode = {"mode": "planned"} if operator is FailoverOperator else {}
+    with pytest.raises(AirflowFailException, match=re.escape(said)):
+        operator(task_id="replicate", **what(pair) | arguments, **mode).execute({})
+    assert pair.target.current_event_id() == head

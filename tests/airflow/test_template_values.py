@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, NoSuchObjectError
 from airflow_provider.hooks import MetastoreHook, TableHook
-from airflow_provider.operators import CreateTableOperator, RunClusteringOperator, RunIndexOperator
+from airflow_provider.operators import (
+    BackfillOperator,
+    BeginTransactionOperator,
+    BuildIndexOperator,
+    ClusteringOperator,
+    CreateTableOperator,
+    RunClusteringOperator,
+    RunIndexOperator,
+)
 from airflow_provider.operators._base import byte_size
 from tests.airflow.flights import COLUMNS, ingest
 
@@ -44,11 +53,34 @@ def test_the_text_of_none_names_no_plan(operator):
     operator(task_id="run", table="lake.flights", instant="{{ None }}")
 
 
+@pytest.mark.parametrize("given", ["None", "20260101000000000", 20260101000000000])
+def test_who_makes_a_plan_takes_none(given):
+    with pytest.raises(InvalidInputError, match=f"takes no instant, not {given!r}; leave it out"):
+        BuildIndexOperator(task_id="build", table="lake.flights", instant=given)
+
+
+@pytest.mark.parametrize("operator", [RunClusteringOperator, RunIndexOperator, ClusteringOperator])
+@pytest.mark.parametrize("given", ["20260101000000000", 20260101000000000, "first"])
+def test_a_plan_that_is_not_there(metastore, table, source, operator, given):
+    ingest(source, engine="arrow").execute({})
+    before = sorted(Path(table.location).rglob("*"))
+    with pytest.raises(AirflowFailException, match=f"no (clustering|indexing) plan {given}"):
+        operator(task_id="run", table="lake.flights", instant=given).execute({})
+    assert sorted(Path(table.location).rglob("*")) == before
+
+
+def test_a_backfill_of_nothing_starts_no_job(metastore, table):
+    with pytest.raises(AirflowFailException, match=r"source must name a path, URL or pattern, not \[\]"):
+        BackfillOperator(task_id="history", table="lake.flights", source=[]).execute({})
+    assert not (Path(table.location) / ".hoodie" / ".temp").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ({"table": None}, "table must be database.table"),
         ({"schema": None}, "schema of table lake.more is None"),
+        ({"schema": 3}, "schema must be .* not 3"),
         ({"record_key": []}, "record_key names no column"),
     ],
 )
@@ -79,6 +111,38 @@ def test_a_load_that_cannot_work_begins_nothing(metastore, table, source, connec
     with pytest.raises(AirflowFailException, match=said):
         ingest(source, **arguments).execute({})
     assert (metastore.current_event_id(), table.timeline().instants) == (head, ())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"spark_conn_id": "missing"}, "connection 'missing' does not exist"),
+        ({"spark_conn_id": "web"}, "connection 'web' is of type 'http'"),
+        ({"engine": "jvm"}, "engine must be one of"),
+        ({"arrow_max_bytes": "big"}, "arrow_max_bytes must be"),
+        ({"spark_conf": ["x"]}, "spark_conf must be a mapping"),
+        ({"spark_conf": {"spark.x": None}}, "spark_conf must map texts to values, not 'spark.x' to None"),
+        ({"spark_submit_options": "x"}, "spark_submit_options must be a mapping"),
+    ],
+)
+@pytest.mark.parametrize(
+    "operator", [BuildIndexOperator, RunIndexOperator, ClusteringOperator, RunClusteringOperator]
+)
+def test_what_runs_no_job_is_refused_before_anything_is_planned(
+    metastore, table, source, connect, operator, arguments, said
+):
+    connect("web", conn_type="http", host="http://127.0.0.1")
+    ingest(source, engine="arrow").execute({})
+    before = table.timeline().instants
+    some = {"indexes": ["column_stats"]} if operator is BuildIndexOperator else {}
+    with pytest.raises(AirflowFailException, match=said):
+        operator(task_id="run", table="lake.flights", **some, **arguments).execute({})
+    assert table.timeline().instants == before
+
+
+def test_a_transaction_needs_a_timeout(metastore):
+    with pytest.raises(AirflowFailException, match="timeout must be a timedelta or seconds, not None"):
+        BeginTransactionOperator(task_id="begin", timeout=None).execute({})
 
 
 class TestEmbeddedMetastore:

@@ -280,7 +280,13 @@ class Moment:
     # --- requested times for an entry that is decided on this moment --------------------------------
 
     def request_instant(
-        self, action: Action, operation: str, *, priority: int = 0, later_than: str = ""
+        self,
+        action: Action,
+        operation: str,
+        *,
+        priority: int = 0,
+        later_than: str = "",
+        operation_key: str | None = None,
     ) -> str:
         """Take a requested time for the entry that follows this moment.
 
@@ -288,8 +294,10 @@ class Moment:
         :param operation: Hudi's operation type.
         :param priority: the priority of the entry's writer.
         :param later_than: a time that it must exceed, besides all that has completed.
+        :param operation_key: stored in the heartbeat, so that a later try finds what this one has left.
         """
-        info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, base=self.sequence)
+        claimed = {"base": self.sequence, "operation_key": operation_key}
+        info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, **claimed)
         bound = max(later_than, self.newest_completion)
         while True:
             instant, _ = request_instant(self._storage, self._log, self.newest, info, later_than=bound)

@@ -48,6 +48,7 @@ def change_indexes(
     instant: str | None = None,
     plans: bool = False,
     logged_since: str | None = None,
+    operation_key: str | None = None,
 ) -> LogEntry | None:
     """IndexChange the indexes by an entry of the log, and publish it.
 
@@ -62,6 +63,7 @@ def change_indexes(
     :param plans: whether the instant is scheduled by it, and not completed.
     :param logged_since: a completion time from which on every commit has to be in each index; that of the
         newest entry when None.
+    :param operation_key: stored in the heartbeat of a new instant, while its entry is made.
     :return: the entry; None when there was nothing to change.
     :raises LockTimeoutError: when the table lock could not be had in time.
     """
@@ -72,7 +74,7 @@ def change_indexes(
         change = decide(moment)
         if change is None:
             return None
-        requested = instant or moment.request_instant(Action.INDEXING, operation)
+        requested = instant or moment.request_instant(Action.INDEXING, operation, operation_key=operation_key)
         after = change.indexes(requested)
         # A dropped one may be such that it cannot be logged to any more.
         stay = {index.partition for index in after}

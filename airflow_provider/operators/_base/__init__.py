@@ -16,6 +16,7 @@ from airflow_provider.operators._base.template_values import (
     flag,
     mapping,
     one_of,
+    plan_named,
     seconds,
 )
 from airflow_provider.operators._base.turn import wait_for_turn
@@ -34,6 +35,7 @@ __all__ = [
     "mapping",
     "one_of",
     "outlet_of",
+    "plan_named",
     "priority_number",
     "priority_of_run",
     "seconds",

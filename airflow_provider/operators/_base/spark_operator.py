@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_provider.concurrency import PendingInstant
-from airflow_provider.exceptions import JobFailedError, TableServiceError, from_dict
+from airflow_provider.exceptions import InvalidInputError, JobFailedError, TableServiceError, from_dict
 from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.jobs import (
     ARROW,
@@ -31,7 +31,7 @@ from airflow_provider.operators._base.spark_job import (
 )
 from airflow_provider.operators._base.table_operator import TableOperator
 from airflow_provider.operators._base.task_operation import TaskOperation
-from airflow_provider.operators._base.template_values import byte_size, one_of, seconds
+from airflow_provider.operators._base.template_values import byte_size, mapping, one_of, seconds
 from airflow_provider.plugins.links import InstantLink, SparkLink, TableLink
 from airflow_provider.spark.job_answer import result_of_answer, take_answer
 from airflow_provider.table.hudi_table import HudiTable
@@ -126,10 +126,15 @@ class SparkOperator(TableOperator):
             self._running.kill()
 
     def _spark_settings(self) -> dict[str, Any]:
-        """The fields of a job from which it gets its session."""
+        """The fields of a job from which it gets its session.
+
+        Called before anything is written: what cannot run a job is refused, even if none turns out to be due.
+        """
         timeout = seconds(self.spark_connect_timeout, "spark_connect_timeout")
+        self._engine_wanted()
+        self._new_job()
         return {
-            "spark_conf": dict(self.spark_conf or {}),
+            "spark_conf": self._conf(),
             "connect_timeout": CONNECT_TIMEOUT_SECONDS if timeout is None else timeout,
         }
 
@@ -146,10 +151,19 @@ class SparkOperator(TableOperator):
         self.log.info("%s", choice)
         return choice.engine
 
+    def _conf(self) -> dict[str, Any]:
+        conf = mapping(self.spark_conf, "spark_conf")
+        for name, value in conf.items():
+            if not isinstance(name, str) or value is None:
+                raise InvalidInputError(f"spark_conf must map texts to values, not {name!r} to {value!r}")
+        return conf
+
+    def _new_job(self) -> SparkJob:
+        options = mapping(self.spark_submit_options, "spark_submit_options")
+        return spark_job(self.log, self.spark_conn_id, self._conf(), options)
+
     def _spark_job(self, operation: TaskOperation, engine: str = SPARK) -> SparkJob:
-        running = spark_job(
-            self.log, self.spark_conn_id, self.spark_conf or {}, self.spark_submit_options or {}
-        )
+        running = self._new_job()
         if engine == ARROW:
             running = ChildSparkJob(
                 self.log, {}, if_killed="; engine='spark', or a smaller arrow_max_bytes, needs less of it"

@@ -89,17 +89,27 @@ def byte_size(given: int | str | None, name: str) -> int | None:
         ) from None
 
 
-def check_plan_named(instant: str | None) -> None:
+def check_plan_named(instant: object) -> None:
     """Refuse the text of None in a DAG; from a template that text means that there is no plan.
 
     :param instant: an argument, before it is rendered.
     :raises InvalidInputError: when it is such a text.
     """
-    if instant is not None and instant.strip() in ("", "None"):
+    if instant is not None and plan_named(instant) is None:
         raise InvalidInputError(
             f"instant is the text {instant!r}, which names no plan; give a plan's requested time, a "
             "template, or leave it out for the oldest plan that nobody carries out"
         )
+
+
+def plan_named(instant: object) -> str | None:
+    """The plan that a rendered argument names: a DAG that renders native objects gives a number.
+
+    :param instant: a plan's requested time; None, or its text, for none.
+    :return: None where it names none.
+    """
+    text = str(instant).strip()
+    return None if text in ("", "None") else text
 
 
 def mapping(given: Mapping[str, Any] | None, name: str) -> dict[str, Any]:

@@ -47,6 +47,8 @@ def to_schema(given: Mapping[str, str] | str | pa.Schema) -> pa.Schema:
         schema = given
     elif isinstance(given, Mapping):
         schema = pa.schema([parse_column(name, text) for name, text in given.items()])
+    elif not isinstance(given, str):
+        raise InvalidInputError(f"schema must be {{column: type}}, text or an Arrow schema, not {given!r}")
     elif given.lstrip().startswith("{"):
         schema = _from_avro(given)
     else:
