@@ -66,6 +66,7 @@ from airflow_provider.table.timeline import (
     age,
     append_history,
     instant_path,
+    keeper_of_schema,
     merge_history,
     newest_archived,
     timeline_zone,
@@ -277,6 +278,9 @@ def plan_archival(
     indexes = current_indexes(storage, commit_log, head)
     bounds += _bounds(storage, timeline, head, indexes)
     bounds += _late_log_bounds(timeline, archived)
+    if (keeper := keeper_of_schema(storage, timeline, table.config)) is not None:
+        why = f"no later commit than {keeper.requested_time} has the table's columns"
+        bounds.append(_Bound(keeper.requested_time, why))
     left = FilesLeft(storage, timeline)
     bounds += _dead_bounds(storage, dead, dead_writer_seconds, left)
     held_by = None

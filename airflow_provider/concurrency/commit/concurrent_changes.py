@@ -296,8 +296,16 @@ class Moment:
         :param later_than: a time that it must exceed, besides all that has completed.
         :param operation_key: stored in the heartbeat, so that a later try finds what this one has left.
         """
-        claimed = {"base": self.sequence, "operation_key": operation_key}
-        info = HeartbeatInfo(describe_owner(), action, operation, priority, 10.0, 6, **claimed)
+        info = HeartbeatInfo(
+            describe_owner(),
+            action,
+            operation,
+            priority,
+            10.0,
+            6,
+            base=self.sequence,
+            operation_key=operation_key,
+        )
         bound = max(later_than, self.newest_completion)
         while True:
             instant, _ = request_instant(self._storage, self._log, self.newest, info, later_than=bound)

@@ -56,6 +56,7 @@ from airflow_provider.table.timeline.replication_target import TargetState
 from airflow_provider.table.timeline.schema_resolver import (
     created_schema,
     has_never_changed,
+    keeper_of_schema,
     later_commit_has_schema,
     schema_of_commit,
     table_schema,
@@ -107,6 +108,7 @@ __all__ = [
     "format_time",
     "has_never_changed",
     "instant_path",
+    "keeper_of_schema",
     "later_commit_has_schema",
     "manifest_path",
     "merge_history",

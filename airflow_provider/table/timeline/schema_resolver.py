@@ -14,6 +14,7 @@ from airflow_provider.table.schema import LATEST_SCHEMA, SCHEMA, ColumnIds, Tabl
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.archived_timeline import read_completed
+from airflow_provider.table.timeline.instant import Instant
 from airflow_provider.table.timeline.metadata import (
     REWRITES,
     CommitMetadata,
@@ -35,7 +36,7 @@ def table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> T
     :raises UnsupportedTableError: when neither a commit nor the configuration has it.
     """
     created = created_schema(config)
-    found = next(_logged_schemas(storage, timeline, created), None) or created
+    found = next((schema for _, schema in _logged_schemas(storage, timeline, created)), None) or created
     if found is None:
         raise UnsupportedTableError(
             f"table {storage.root}: no schema in {PROPERTIES_PATH} and no commit with one",
@@ -98,6 +99,24 @@ def later_commit_has_schema(storage: Storage, timeline: Timeline, instant: str) 
     return next(_logged_schemas(storage, later), None) is not None
 
 
+def keeper_of_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> Instant | None:
+    """The commit without which readers would not know the table's columns.
+
+    Table services carry no schema (``TableSchemaResolver``), so it may be much older than the newest commit.
+
+    :param storage: the table's storage.
+    :param timeline: the timeline.
+    :param config: the table's configuration.
+    :return: None where the configuration has the same columns, or no commit of the timeline has any.
+    """
+    created = created_schema(config)
+    instant, found = next(_logged_schemas(storage, timeline, created), (None, None))
+    if created is None or found is None or found.ids is not None:
+        return instant
+    is_same = created.columns.equals(found.columns) and created.comments() == found.comments()
+    return None if is_same else instant
+
+
 def created_schema(config: TableConfig) -> TableSchema | None:
     """The schema that a table was created with; None when its properties do not have it.
 
@@ -111,8 +130,8 @@ _known: WeakKeyDictionary[Storage, dict[str, TableSchema | None]] = WeakKeyDicti
 
 def _logged_schemas(
     storage: Storage, timeline: Timeline, expected: TableSchema | None = None
-) -> Iterator[TableSchema]:
-    """The schemas in the metadata of commits, beginning with the commit that was requested last.
+) -> Iterator[tuple[Instant, TableSchema]]:
+    """The commits whose metadata have a schema, with it, beginning with the commit that was requested last.
 
     :param expected: a schema that the newest commit probably has.
     """
@@ -128,7 +147,7 @@ def _logged_schemas(
                 before = schema_of_commit(decode_commit_metadata(content))
             known[instant.file_name] = before
         if (schema := known[instant.file_name]) is not None:
-            yield schema
+            yield instant, schema
 
 
 def _is_said_in(schema: TableSchema, content: bytes) -> bool:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Self
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import (
@@ -38,9 +39,12 @@ from airflow_provider.exceptions import (
     SnapshotUnavailableError,
     UnsupportedTableError,
 )
+from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.services import archival
+from airflow_provider.services.alter_table import Alteration, alter_table
 from airflow_provider.services.archival import archive, archive_when_due, plan_archival
+from airflow_provider.services.clustering import ClusteringSettings, cluster_in_process, schedule_clustering
 from airflow_provider.services.orphans.orphans import delete_reverted_files
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.reading.incremental import increment
@@ -88,6 +92,33 @@ def test_the_oldest_commits_leave_and_the_rows_stay(table: HudiTable) -> None:
     assert [each.plan for each in found] == [None] * 4
     assert ingest(table, {0: 7.0})["rows_updated"] == 1
     assert fares(table) == {**before, 0: 7.0}
+
+
+@pytest.mark.parametrize(
+    "alteration",
+    [Alteration(add={"tip": "double"}), Alteration(widen={"n": "bigint"})],
+    ids=["added", "wider"],
+)
+def test_the_columns_stay_where_only_table_services_are_left(tmp_path: Path, alteration: Alteration) -> None:
+    schema = pa.schema([("id", pa.int64()), ("n", pa.int32())])
+    table = HudiTable.create(str(tmp_path / "narrow"), name="narrow", schema=schema, record_key=["id"])
+    for n in range(2):
+        ingest_arrow(table, pa.table({"id": [1, 2], "n": pa.array([n, n], pa.int32())}), "upsert")
+    altered = alter_table(table, alteration)
+    columns = HudiTable.open(table.location).schema
+    for column in ("n", "id", "n"):  # a clustering's metadata has no schema
+        schedule_clustering(table, ClusteringSettings(sort_by=(column,)))
+        cluster_in_process(table)
+    done = archive(table, keep_min=1, keep_max=2)
+    assert done.held_by == f"no later commit than {altered['instant']} has the table's columns"
+    assert columns != schema
+    assert HudiTable.open(table.location).schema == columns
+    assert snapshot(table).to_table().schema == columns
+    # The next load has them, too: the commit before may leave.
+    ingest_arrow(table, pa.Table.from_pylist([{"id": 3, "n": 3, "tip": 1.0}], columns), "upsert")
+    left = archive(table, keep_min=1, keep_max=2).instants
+    assert altered["instant"] in {each.requested_time for each in left}
+    assert HudiTable.open(table.location).schema == columns
 
 
 def test_nothing_is_due(table: HudiTable) -> None:
