@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_provider.concurrency import CommitResult, PendingInstant, settle_operation
 from airflow_provider.concurrency.transactions import (
+    commit_predecessors,
     insertions,
     partition_specs,
     recover_transactions,
@@ -291,9 +292,13 @@ class ManagedWrite:
         if self.joined_txn is not None:
             transaction.record_instant(result["instant"])  # partitions and events come with its commit
             return
-        # Recovery needs the instant if the transaction's commit fails.
         with suppress(MetastoreUnavailableError):
-            transaction.record_instant(result["instant"])
+            # Recovery needs the instant if the transaction's commit fails.
+            with suppress(NoSuchTransactionError):  # a write that was merged on this one has committed it
+                transaction.record_instant(result["instant"])
+            commit_predecessors(
+                self.metastore(), self.table, *self._place, result["instant"], transaction.write_id
+            )
         specs, inserted = self._announced(result["instant"], result["partitions"])
         transaction.add_partitions(specs)
         transaction.add_insertions(inserted)

@@ -1,5 +1,6 @@
 """The end of a metastore transaction at its tables, and the recovery of those whose owners died."""
 
+from airflow_provider.concurrency.transactions.predecessors import commit_predecessors
 from airflow_provider.concurrency.transactions.recovery import recover_transactions
 from airflow_provider.concurrency.transactions.transactions import (
     abort_transaction,
@@ -11,6 +12,7 @@ from airflow_provider.concurrency.transactions.transactions import (
 
 __all__ = [
     "abort_transaction",
+    "commit_predecessors",
     "commit_transaction",
     "insertions",
     "partition_specs",

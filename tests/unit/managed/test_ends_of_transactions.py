@@ -18,6 +18,7 @@ from airflow_provider.metastore import Metastore, TxnState
 from airflow_provider.table import snapshot
 from tests.unit.concurrency.transactional_lake import Lake, data_of, rows_of
 from tests.unit.replication.pair import KINDS, Pair
+from tests.unit.replication.test_table_services import cluster
 
 WRITER = """
 import os, signal, sys
@@ -112,3 +113,46 @@ class TestAnAbortFromOutside:
         ingest_arrow("lake.trips", data_of({4: 30}), "upsert", metastore=lake.metastore)
         pair.replicate()
         pair.check_equal()
+
+
+class TestPredecessors:
+    """A write that is merged on a commit of an open transaction commits that transaction before its own."""
+
+    def test_a_snapshot_is_there_at_once_after_a_writer_has_died(self, tmp_path: Path) -> None:
+        lake = Lake(tmp_path)
+        died = killed_at(lake, "commit_txn")
+        ingest_arrow("lake.trips", data_of({1: 20}), "upsert", metastore=lake.metastore)
+        assert lake.metastore.get_txn(died).state is TxnState.COMMITTED
+        assert seen(lake) == {1: 20}
+        events = [each.event_type for each in lake.metastore.next_events(0)]
+        assert events.count("INSERT") == events.count("COMMIT_TXN") == 2
+
+    def test_through_a_clustering(self, tmp_path: Path) -> None:
+        lake = Lake(tmp_path)
+        died = killed_at(lake, "commit_txn")
+        cluster(lake.tables["trips"])
+        ingest_arrow("lake.trips", data_of({1: 20}), "upsert", metastore=lake.metastore)
+        assert lake.metastore.get_txn(died).state is TxnState.COMMITTED
+        assert seen(lake) == {1: 20}
+
+    def test_one_that_nothing_was_merged_on_is_left_to_its_writer(self, tmp_path: Path) -> None:
+        lake = Lake(tmp_path)
+        died = killed_at(lake, "commit_txn")
+        ingest_arrow("lake.trips", data_of({100: 20}), "upsert", metastore=lake.metastore)
+        assert lake.metastore.get_txn(died).state is TxnState.OPEN
+        assert seen(lake) == {100: 20}
+
+    def test_a_writer_finds_its_transaction_committed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lake, record = Lake(tmp_path), ManagedWrite._record
+
+        def overtaken(managed: ManagedWrite, transaction: Any, result: Any) -> None:
+            monkeypatch.undo()
+            ingest_arrow("lake.trips", data_of({1: 20}), "upsert", metastore=lake.metastore)
+            record(managed, transaction, result)
+
+        monkeypatch.setattr(ManagedWrite, "_record", overtaken)
+        done = ingest_arrow("lake.trips", data_of({1: 10}), "upsert", metastore=lake.metastore)
+        assert done["event_id"] == lake.metastore.get_txn(done["txn_id"]).event_id
+        assert seen(lake) == {1: 20}
