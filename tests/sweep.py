@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-SHARES = 4
+SHARES = 8
 Moment = TypeVar("Moment")
 
 

@@ -95,7 +95,7 @@ def create_savepoint(
         requested = kept[0].requested_time
         if find_savepoint(table, requested):
             return None
-        _check_not_held(storage, kept[0])
+        _check_no_open_transaction(storage, kept[0])
         content = _content(storage, moment.timeline, moment.archived, kept[0], owner, comments)
         path = staged_metadata_path(f"{requested}.savepoint.{name}")
         staged.add(path)
@@ -179,15 +179,15 @@ def _commit(storage: Storage, timeline: Timeline, archived: str, instant: str | 
     return found
 
 
-def _check_not_held(storage: Storage, commit: Instant) -> None:
-    for held in writes_of_open_transactions(storage):
-        if (held.instant.completion_time or "") <= (commit.completion_time or ""):
+def _check_no_open_transaction(storage: Storage, commit: Instant) -> None:
+    for write in writes_of_open_transactions(storage):
+        if (write.instant.completion_time or "") <= (commit.completion_time or ""):
             raise TableError(
                 f"table {storage.root}: commit {commit.requested_time} cannot be kept yet: its snapshot "
-                f"shows commit {held.instant.requested_time} of transaction {held.txn_id}, which has not "
+                f"shows commit {write.instant.requested_time} of transaction {write.txn_id}, which has not "
                 "ended; keep it after that",
                 instant=commit.requested_time,
-                txn_id=held.txn_id,
+                txn_id=write.txn_id,
             )
 
 

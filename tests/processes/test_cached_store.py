@@ -97,6 +97,9 @@ def test_a_serial_history_explains_every_read(
         victim = chance.choice(replicas)
         victim.kill()
         victim.start()
+    until = time.monotonic() + 300
+    while not any(one.hits for one in replicas) and time.monotonic() < until:
+        time.sleep(0.1)
     stop.set()
     for one in running:
         one.join(300)

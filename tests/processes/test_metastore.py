@@ -63,7 +63,7 @@ def start(target: Any, *arguments: Any) -> SpawnProcess:
 
 def end(processes: list[SpawnProcess]) -> None:
     for process in processes:
-        process.join(120)
+        process.join(500)
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
@@ -197,7 +197,7 @@ def _stop_in_the_middle(url: str, there: Event) -> None:
 def test_a_process_killed_inside_a_change_leaves_nothing_of_it(metastore: Metastore, url: str) -> None:
     there = SPAWN.Event()
     process = start(_stop_in_the_middle, url, there)
-    assert there.wait(60)
+    assert there.wait(300)
     assert metastore.current_event_id() == 2
     process.kill()
     process.join()
@@ -223,7 +223,7 @@ def test_processes_killed_at_any_moment_leave_nothing_half(metastore: Metastore,
             start(_write_for_ever, url, f"w{round_number}.{number}", event)
             for number, event in enumerate(begun)
         ]
-        assert all(event.wait(60) for event in begun)
+        assert all(event.wait(300) for event in begun)
         for writer in writers:
             time.sleep(chance.random() / 20)
             os.kill(writer.pid or 0, signal.SIGKILL)

@@ -17,6 +17,7 @@ from airflow_provider.concurrency import pending_instants
 from airflow_provider.exceptions import SparkUnavailableError, from_dict
 from airflow_provider.table import HudiTable
 from dags_examples.demo.spark_server import spark_connect_server
+from tests.processes.servers import free_port
 from tests.spark.test_job import PARENT, SCHEMA, _eventually, command, source_of, specification, told
 
 
@@ -44,9 +45,7 @@ def remote(port: int) -> dict[str, str]:
 def test_it_is_told_in_the_time_that_the_job_says(
     table: HudiTable, tmp_path: Path, silent: socket.socket
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        nobody = closed.getsockname()[1]
-    for port, why in ((nobody, "Connection refused"), (silent.getsockname()[1], "does not speak gRPC")):
+    for port, why in ((free_port(), "Connection refused"), (silent.getsockname()[1], "does not speak gRPC")):
         ended = subprocess.run(
             job(table, tmp_path, 1.0), env=remote(port), capture_output=True, text=True, timeout=240
         )

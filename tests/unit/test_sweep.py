@@ -44,4 +44,4 @@ def test_a_commit_has_one_share(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep.chosen.cache_clear()
     assert sweep.chosen() == share
     assert share in range(sweep.SHARES)
-    assert sweep.describe() == f"sweeps: share {share} of 4 (SWEEP={share})"
+    assert sweep.describe() == f"sweeps: share {share} of 8 (SWEEP={share})"

@@ -58,15 +58,15 @@ def writes_of_open_transactions(storage: Storage, *, besides: int | None = None)
     :param besides: a transaction whose writes are left out.
     :return: in the order of their requested times.
     """
-    held = {
+    of_others = {
         instant: txn_id
         for instant, txn_id in instants_of_open_transactions(storage).items()
         if txn_id != besides
     }
-    if not held:
+    if not of_others:
         return []
     timeline, effects = Timeline.load(storage), []
-    for instant in held:
+    for instant in of_others:
         found = timeline.find(instant)
         if found is not None and found.state is State.COMPLETED:
             with suppress(NoSuchInstantError):  # undone in this moment

@@ -187,10 +187,10 @@ def reserved_file_groups(
     :param timeline: the active timeline.
     """
     # What may be undone must find everything as it left it, what it superseded too.
-    held = (
+    of_transactions = (
         write.written | write.merged_on | write.replaced for write in writes_of_open_transactions(storage)
     )
-    return planned_file_groups(storage, commit_log, timeline).union(*held)
+    return planned_file_groups(storage, commit_log, timeline).union(*of_transactions)
 
 
 def planned_file_groups(

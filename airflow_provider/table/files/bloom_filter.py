@@ -110,8 +110,8 @@ class BloomFilter:
         if (np.count_nonzero(unpacked) / self.bits) ** self.hashes > false_positives:
             return None
         row = np.packbits(unpacked, bitorder="little")
-        held = self.last_row_entries + view.count
-        return BloomFilter(self.bits, self.hashes, (row,), self.row_entries, held if self.row_entries else 0)
+        entries = self.last_row_entries + view.count if self.row_entries else 0
+        return BloomFilter(self.bits, self.hashes, (row,), self.row_entries, entries)
 
     def to_footer(self) -> tuple[str, str]:
         """The value of footer ``org.apache.hudi.bloomfilter``, and its type code."""

@@ -8,12 +8,11 @@ gives the same run.
 
 from __future__ import annotations
 
-import builtins
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace, TracebackType
-from typing import Any, Self, TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 import pyarrow as pa
 from greenlet import getcurrent, greenlet
@@ -27,8 +26,8 @@ from airflow_provider.table.files.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.properties import PROPERTIES_PATH, TableConfig, dump_properties
 from airflow_provider.table.schema.arrow_avro import arrow_to_avro
-from airflow_provider.table.storage.storage import FileStatus, Storage
 
+from .memory_storage import MemoryStorage
 from .rows import PARTITION
 
 T = TypeVar("T")
@@ -67,148 +66,6 @@ class NoLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-
-
-class MemoryStorage(Storage):
-    """The storage contract on a dictionary."""
-
-    moves_atomically = True
-
-    def __init__(
-        self,
-        files: dict[str, tuple[bytes, float]],
-        clock: Callable[[], float],
-        *,
-        moves_atomically: bool = True,
-    ) -> None:
-        self.root = "/simulated"
-        self.options = {}
-        self.moves_atomically = moves_atomically
-        self._files = files
-        self._clock = clock
-
-    def at(self, operation: str, path: str) -> None:
-        """Yield point before an operation."""
-
-    def within(self, folder: str) -> Storage:
-        return FolderStorage(self, folder)
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        self.at("put_if_absent", path)
-        if path in self._files:
-            return False
-        self._files[path] = (data, self._clock())
-        self.created(path, data)
-        return True
-
-    def created(self, path: str, data: bytes) -> None:
-        """Told of each file that was put where there was none."""
-
-    def move_if_absent(self, source: str, target: str) -> bool:
-        moved = self.link_if_absent(source, target)
-        self.delete(source)
-        return moved
-
-    def link_if_absent(self, source: str, target: str) -> bool:
-        if not self.moves_atomically:
-            return self.put_if_absent(target, self.read(source))
-        self.at("link_if_absent", target)
-        if source not in self._files:
-            raise FileNotFoundError(source)
-        found = self._files[source]
-        return self._files.setdefault(target, found) is found
-
-    def put(self, path: str, data: bytes) -> None:
-        self.at("put", path)
-        is_new = path not in self._files
-        self._files[path] = (data, self._clock())
-        if is_new:
-            self.created(path, data)
-
-    def read(self, path: str) -> bytes:
-        self.at("read", path)
-        if path not in self._files:
-            raise FileNotFoundError(path)
-        return self._files[path][0]
-
-    def read_range(self, path: str, start: int, end: int) -> bytes:
-        return self.read(path)[start:end]
-
-    def list(self, path: str, *, recursive: bool = False) -> builtins.list[FileStatus]:
-        self.at("list", path)
-        prefix = f"{path}/" if path else ""
-        return [
-            FileStatus(name, len(data), modified, False)
-            for name, (data, modified) in self._files.items()
-            if name.startswith(prefix) and (recursive or "/" not in name.removeprefix(prefix))
-        ]
-
-    def names(self, path: str) -> builtins.list[str]:
-        self.at("list", path)
-        start = len(path) + 1 if path else 0
-        within = [name for name in self._files if name.startswith(path)]
-        return [name[start:] for name in within if name.rfind("/") == start - 1]
-
-    def folders_holding(self, *names: str) -> builtins.list[str]:
-        found = [status.path for status in self.list("", recursive=True) if status.name in names]
-        return [path.rpartition("/")[0] for path in found if not path.startswith(".hoodie/")]
-
-    def stat(self, path: str) -> FileStatus | None:
-        self.at("stat", path)
-        if path not in self._files:
-            return None
-        data, modified = self._files[path]
-        return FileStatus(path, len(data), modified, False)
-
-    def delete(self, path: str) -> bool:
-        self.at("delete", path)
-        return self._files.pop(path, None) is not None
-
-    def delete_folder(self, path: str) -> None:
-        for status in self.list(path, recursive=True):
-            self.delete(status.path)
-
-    def clock(self, *, anew: bool = False) -> float:
-        return self._clock()
-
-    def arrow(self) -> tuple[Any, str]:
-        def open_input_file(path: str) -> pa.NativeFile:
-            return pa.BufferReader(self.read(path.removeprefix("memory/")))
-
-        return SimpleNamespace(open_input_file=open_input_file), "memory"
-
-
-class FolderStorage(MemoryStorage):
-    """A folder of a storage; each operation is one of that storage."""
-
-    def __init__(self, outer: MemoryStorage, folder: str) -> None:
-        self.root = outer.url(folder)
-        self.options = {}
-        self.moves_atomically = outer.moves_atomically
-        self._outer = outer
-        self._folder = folder
-
-    def __getattribute__(self, name: str) -> Any:
-        if name not in _OPERATIONS:
-            return super().__getattribute__(name)
-        outer, folder = self._outer, self._folder
-
-        def operate(path: str, *others: Any) -> Any:
-            moved = [f"{folder}/{each}" if name in _OF_TWO_FILES else each for each in others]
-            found = getattr(outer, name)(f"{folder}/{path}" if path else folder, *moved)
-            relative = len(folder) + 1
-            if name == "list":
-                return [status._replace(path=status.path[relative:]) for status in found]
-            return found._replace(path=found.path[relative:]) if isinstance(found, FileStatus) else found
-
-        return operate
-
-
-_OF_TWO_FILES = ("move_if_absent", "link_if_absent")
-_OPERATIONS = (
-    *("put_if_absent", "put", "read", "read_range", "list", "names", "stat", "delete"),
-    *_OF_TWO_FILES,
-)
 
 
 class SteppedStorage(MemoryStorage):

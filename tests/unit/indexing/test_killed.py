@@ -25,7 +25,8 @@ from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.timeline.instant import Action, State
 from tests.sweep import share_of
 from tests.unit.concurrency.actors import add_clusterer, add_restorer, add_writer
-from tests.unit.concurrency.simulation import Actor, MemoryStorage, NoLock, Simulation
+from tests.unit.concurrency.memory_storage import MemoryStorage
+from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 INDEXES = ["files", "record_index"]

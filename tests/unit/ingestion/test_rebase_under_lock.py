@@ -7,6 +7,7 @@ import time
 import pyarrow as pa
 import pytest
 
+from airflow_provider.concurrency.write import committing
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable
 
@@ -30,10 +31,17 @@ class _Counting(MeetingLock):
         self.taken += 1
 
 
-def test_a_long_wait_for_the_lock_does_not_make_a_merge_long(table: LakeTable) -> None:
+def test_a_long_wait_for_the_lock_does_not_make_a_merge_long(
+    table: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, waited = time.monotonic, 0.0
+
     def other() -> None:
+        nonlocal waited
         table.ingest("upsert", [{"id": 1, "value": "other"}])
-        time.sleep(0.6)  # more than a merge under the lock may take
+        waited += committing.SHORT_TURN_SECONDS + 1.0  # more than a merge under the lock may take
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + waited)
 
     lock = _Counting(other, other)
     result = table.ingest("upsert", [{"id": 1, "value": "new"}], on_conflict="rebase", lock=lock)

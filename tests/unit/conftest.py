@@ -1,0 +1,13 @@
+"""Settings of the tests without Airflow, Spark and servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider.concurrency.write import committing
+
+
+@pytest.fixture(autouse=True)
+def short_merges_are_short_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge under the lock takes less than half a second, but not on a machine that is busy otherwise."""
+    monkeypatch.setattr(committing, "SHORT_TURN_SECONDS", 10.0)
