@@ -137,20 +137,21 @@ def _by_files(
     for change in changes:
         entry = change.entry
         concerned = [keys for keys in own if anywhere or keys.stat.partition_path in entry.adds_records_in]
-        if isinstance(entry, Revert) and concerned:
+        if not concerned:
+            continue
+        if isinstance(entry, Revert):
             # Rows have come back, and nothing says which.
             back = frozenset(keys.file_group for keys in concerned)
             conflicts.append(Conflict(WriteDescription.of_entry(entry), back, Outcome.CONFLICT))
-        if not isinstance(entry, Commit) or entry.operation in REWRITES or not concerned:
-            continue
-        their_stats = [
-            s for s in change.metadata.write_stats if s.partition_path not in committing.overwrites
-        ]
-        groups, keys = _shared(storage, concerned, entry.instant, their_stats, anywhere=anywhere)
-        if groups:
-            other = WriteDescription.of_entry(entry)
-            answer = resolve_conflict(committing, other, policy, same_new_keys=True)
-            conflicts.append(Conflict(other, frozenset(groups), answer, tuple(sorted(keys)[:_SHOWN])))
+        elif isinstance(entry, Commit) and entry.operation not in REWRITES:
+            their_stats = [
+                s for s in change.metadata.write_stats if s.partition_path not in committing.overwrites
+            ]
+            groups, keys = _shared(storage, concerned, entry.instant, their_stats, anywhere=anywhere)
+            if groups:
+                other = WriteDescription.of_entry(entry)
+                answer = resolve_conflict(committing, other, policy, same_new_keys=True)
+                conflicts.append(Conflict(other, frozenset(groups), answer, tuple(sorted(keys)[:_SHOWN])))
     return conflicts
 
 

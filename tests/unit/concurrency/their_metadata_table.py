@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from airflow_provider.table.file_groups.view import BaseFile
-from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files.data_file_name import parse_data_file_name
 from airflow_provider.table.files.log_file import LogFileName
 from airflow_provider.table.metadata_table.index_records.changes import FileChanges, records_of
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
@@ -35,9 +35,9 @@ class TheirMetadataTable:
     def commit(self, instant: str, stats: Iterable[WriteStat]) -> None:
         """Log the files of a commit, before its completed instant is put."""
         added = [
-            BaseFile(stat.partition_path, *parsed, stat.path, stat.file_size)
+            BaseFile(stat.partition_path, *parsed[:3], stat.path, stat.file_size)
             for stat in stats
-            if (parsed := parse_base_file_name(stat.path.rpartition("/")[2])) is not None
+            if (parsed := parse_data_file_name(stat.path.rpartition("/")[2])) is not None
         ]
         self._log(instant, FileChanges(added=tuple(added)))
 

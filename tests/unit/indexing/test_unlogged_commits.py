@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency import CommitLog
@@ -15,20 +17,22 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive, archived_content, take_off
 from airflow_provider.services.compaction import CompactionSettings, compact
 from airflow_provider.table import HudiTable
+from airflow_provider.table.files.log_file_writer import LogFileWriter
+from airflow_provider.table.files.log_records import DeletedRecord
 from airflow_provider.table.files.partition_metadata import PARTITION_METADATA
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.writer import write_instant
 from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.archive_files import append_history
 from airflow_provider.table.timeline.instant import Action, after, now
-from airflow_provider.table.timeline.metadata import CommitMetadata
+from airflow_provider.table.timeline.metadata import CommitMetadata, WriteStat
 from tests.unit.concurrency.another_hudi_writer import Jvm
 from tests.unit.concurrency.rows import PARTITION
 from tests.unit.concurrency.simulation import Simulation
 from tests.unit.concurrency.their_metadata_table import TheirMetadataTable
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
-from .jvm import rows
+from .jvm import SCHEMA, rows
 from .under_shared_lock import ALL, SharedLock, indexed_keys, run, schedule
 
 
@@ -129,6 +133,38 @@ def test_rows_that_another_took_out_are_in_no_index_though_it_wrote_no_file(inde
     log_to_files_only(indexed, jvm)
     ingest_arrow(indexed, rows([4]), lock=SharedLock(indexed.location))
     assert indexed_keys(indexed) == {4}
+
+
+def test_a_key_that_anothers_log_file_deletes_leaves_the_index_that_was_not_told(tmp_path: Path) -> None:
+    table = HudiTable.create(
+        str(tmp_path / "logs"),
+        name="logs",
+        schema=SCHEMA,
+        record_key=["id"],
+        partition_by=["city"],
+        table_type="merge_on_read",
+    )
+    ingest_arrow(table, rows([1, 2, 3]))
+    run(table, schedule(table))
+    table = HudiTable.open(table.location)
+    (base_file,) = table.view().all_base_files()
+    jvm = Jvm(table)
+    writer = LogFileWriter(table.storage, "city=sf", base_file.file_id, "0-1-2", jvm.instant, SCHEMA)
+    gone = writer.write(SCHEMA.empty_table(), pa.array([], pa.string()), [DeletedRecord("1", "city=sf")])
+    stat = WriteStat(
+        base_file.file_id,
+        "city=sf",
+        gone.path,
+        num_deletes=1,
+        log_files=(gone.name,),
+        file_size=gone.size,
+    )
+    jvm._complete(Action.DELTA_COMMIT, CommitMetadata("DELETE", (stat,), {}, {}))
+    log_to_files_only(table, jvm)
+    assert indexed_keys(table) == {1, 2, 3}
+    ingest_arrow(table, rows([4]), lock=SharedLock(table.location))
+    assert indexed_keys(table) == {2, 3, 4}
+    assert_indexes_equal_a_rebuild(table, ALL)
 
 
 def test_what_was_logged_in_part_is_logged_to_an_index_that_was_compacted_before(indexed: HudiTable) -> None:
