@@ -87,7 +87,7 @@ class ApiServer:
         headers = {"authorization": f"Bearer {self.token(user)}"} if user else {}
         request = urllib.request.Request(self.url + path, headers=headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
@@ -97,7 +97,7 @@ class ApiServer:
             body = json.dumps({"username": user, "password": user}).encode()
             headers = {"content-type": "application/json"}
             request = urllib.request.Request(f"{self.url}/auth/token", body, headers)
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 self._tokens[user] = json.load(answer)["access_token"]
         return self._tokens[user]
 

@@ -51,7 +51,7 @@ def test_a_run_that_is_stopped_leaves_no_process(
             titles
         )
         run.send_signal(number)
-        run.wait(120)
+        run.wait(300)
     finally:
         run.kill()
         run.wait()

@@ -18,6 +18,7 @@ import tenacity
 
 from airflow_provider.exceptions import InvalidRecordKeyError, from_dict
 from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.locks import open_lock
 from airflow_provider.spark.job_answer import RESULT_PREFIX, read_answer
 from airflow_provider.spark.session import spark_log_file
 from airflow_provider.table import HudiTable, snapshot
@@ -111,7 +112,7 @@ def test_a_file_that_is_no_job(tmp_path: Path) -> None:
 
 # --- ending in the middle -----------------------------------------------------------------
 
-SLOW_ROWS = 5_000_000
+SLOW_ROWS = 2_000_000
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def _is_gone(table: HudiTable) -> None:
 _eventually = tenacity.retry(
     retry=tenacity.retry_if_exception_type(AssertionError),
     wait=tenacity.wait_fixed(0.05),
-    stop=tenacity.stop_after_delay(240),
+    stop=tenacity.stop_after_delay(500),
     reraise=True,
 )
 
@@ -158,10 +159,11 @@ def test_sigterm_rolls_back(
     table: HudiTable, tmp_path: Path, slow_source: Path, children: list[subprocess.Popen[str]]
 ) -> None:
     file = specification(tmp_path, table, slow_source, operation="bulk_insert")
-    job = subprocess.Popen(command(file), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    children.append(job)
-    _eventually(_is_writing)(table)
-    job.send_signal(signal.SIGTERM)
+    with open_lock({}, table.storage):  # however late the signal comes, the job has not committed
+        job = subprocess.Popen(command(file), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        children.append(job)
+        _eventually(_is_writing)(table)
+        job.send_signal(signal.SIGTERM)
     output, _ = job.communicate(timeout=240)
     assert job.returncode == 1
     assert "SIGTERM" in told(output)["error"]["message"]
@@ -175,26 +177,27 @@ def test_a_job_ends_with_its_parent(
     table: HudiTable, tmp_path: Path, slow_source: Path, children: list[subprocess.Popen[str]]
 ) -> None:
     file = specification(tmp_path, table, slow_source, operation="bulk_insert")
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, *command(file)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    children.append(parent)
-    assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
-    _eventually(_is_writing)(table)
-    parent.kill()
-    parent.communicate()
+    with open_lock({}, table.storage):  # however long that takes, the job does not commit
+        parent = subprocess.Popen(
+            [sys.executable, "-c", PARENT, *command(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        children.append(parent)
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        _eventually(_is_writing)(table)
+        parent.kill()
+        parent.communicate()
 
-    def ended() -> None:
-        assert not Path(f"/proc/{pid}").exists() or "zombie" in Path(f"/proc/{pid}/status").read_text()
+        def ended() -> None:
+            assert not Path(f"/proc/{pid}").exists() or "zombie" in Path(f"/proc/{pid}/status").read_text()
 
-    try:
-        _eventually(ended)()
-    finally:
-        if Path(f"/proc/{pid}").exists():
-            os.kill(pid, signal.SIGKILL)
+        try:
+            _eventually(ended)()
+        finally:
+            if Path(f"/proc/{pid}").exists():
+                os.kill(pid, signal.SIGKILL)
     _eventually(_is_gone)(table)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 import pyarrow as pa
 from hudi import HudiTableBuilder
 
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.locks.in_process import InProcessLockProvider
 from airflow_provider.services.archival import archived_content, take_off
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_groups.view import BaseFile
@@ -209,3 +211,31 @@ def fares(table: HudiTable) -> dict[int, float]:
 def only_file(table: HudiTable) -> BaseFile:
     (base_file,) = table.view().base_files("city=sf")
     return base_file
+
+
+class SharedLock(InProcessLockProvider):
+    """The lock that a JVM and this writer share: the JVM commits while it has it, before this writer."""
+
+    excludes_hudi = True
+
+    def __init__(self, table: HudiTable, jvm: Callable[[], object]) -> None:
+        super().__init__(table.location)
+        self._jvm: Callable[[], object] | None = jvm
+
+    def __enter__(self) -> Self:
+        if self._jvm is not None:
+            self._jvm()
+            self._jvm = None
+        return super().__enter__()
+
+
+def ingest(
+    table: HudiTable, fares: dict[int, float], jvm: Callable[[], object], **settings: Any
+) -> dict[str, Any]:
+    """Write trips; the JVM comes right before this writer gets the lock."""
+    return ingest_arrow(table, rows(fares), lock=SharedLock(table, jvm), **settings)
+
+
+def pending_heartbeats(table: HudiTable) -> list[str]:
+    """The instants whose heartbeat file is there."""
+    return table.storage.names(".hoodie/.heartbeat")

@@ -25,8 +25,7 @@ from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.table import HudiTable
 from airflow_provider.table.timeline.instant import Action
 
-from .another_hudi_writer import Jvm, create_trips, fares, only_file, rows
-from .test_other_hudi_writers import SharedLock
+from .another_hudi_writer import Jvm, SharedLock, create_trips, fares, only_file, rows
 
 
 class Killed(BaseException):
