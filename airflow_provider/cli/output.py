@@ -34,9 +34,14 @@ def show(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     if not rows:
         console.print("nothing")
         return
-    shown = Table(*(Column(name, overflow="fold") for name in rows[0]))
-    for row in rows:
-        shown.add_row(*(_text(value) for value in row.values()))
+    texts = [[_text(value) for value in row.values()] for row in rows]
+    columns = zip(rows[0], zip(*texts, strict=True), strict=True)
+    # An instant is one word, which people copy.
+    shown = Table(
+        *(Column(name, overflow="fold", no_wrap=any(map(_is_instant, found))) for name, found in columns)
+    )
+    for row in texts:
+        shown.add_row(*row)
     console.print(shown)
 
 
@@ -76,11 +81,17 @@ def show_one(described: Mapping[str, Any], as_json: bool) -> None:
     console.print(shown)
 
 
+def _is_instant(text: str) -> bool:
+    return len(text) == 17 and text.isdecimal()
+
+
 def _text(value: Any) -> str:
     if isinstance(value, Mapping) or (isinstance(value, list) and value and isinstance(value[0], Mapping)):
         return json.dumps(value, indent=2, default=str)
     if isinstance(value, tuple | list | set | frozenset):
         return ", ".join(map(str, value))
+    if isinstance(value, float):
+        return str(round(value, 3))
     return "" if value is None else str(value)
 
 

@@ -52,6 +52,8 @@ def known_indexes(names: Iterable[str]) -> list[MetadataPartition]:
     :raises UnknownOperationError: when a name is unknown; the message lists the known ones.
     :raises InvalidInputError: when there is no name.
     """
+    if not isinstance(names, Iterable):
+        raise InvalidInputError(f"indexes must be names of indexes, not {names!r}")
     found = []
     for name in dict.fromkeys(names):
         if name not in set(MetadataPartition):

@@ -97,7 +97,7 @@ class ArchiveTimelineOperator(TableOperator):
                 keep_max=keep_max,
                 dead_writer_seconds=after,
                 lock=lock,
-                max_failures=self.max_failures,
+                max_failures=count(self.max_failures, "max_failures"),
             )
         self.log.info(
             "%s %d instants%s",

@@ -10,7 +10,7 @@ from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
-from airflow_provider.operators._base import TableOperator, flag, seconds
+from airflow_provider.operators._base import TableOperator, count, flag, seconds
 from airflow_provider.services.cleaning import CleanPlan, Retention, clean, plan_clean
 from airflow_provider.table.hudi_options import Topic
 
@@ -95,7 +95,7 @@ class CleanOperator(TableOperator):
             plans = [plan_clean(table, retention)]
             result |= {"files_deleted": len(plans[0].files), "bytes": plans[0].size}
         else:
-            lock, most = self._lock(table, options), self.max_failures
+            lock, most = self._lock(table, options), count(self.max_failures, "max_failures")
             cleaned = clean(table, retention, lock=lock, on_plan=plans.append, max_failures=most)
             if done := [each.to_dict() for each in cleaned]:
                 counts = ("files_deleted", "files_failed", "bytes")
@@ -135,5 +135,5 @@ def _number(given: float | str | None) -> float | None:
         return None
     try:
         return float(given)
-    except ValueError:
+    except (TypeError, ValueError):
         raise InvalidInputError(f"retained must be a number, not {given!r}") from None

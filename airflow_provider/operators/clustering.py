@@ -20,8 +20,10 @@ from airflow_provider.operators._base import (
     TaskOperation,
     byte_size,
     check_plan_named,
+    count,
     plan_named,
     priority_number,
+    texts,
 )
 from airflow_provider.services.clustering import (
     ClusteringJob,
@@ -117,9 +119,9 @@ class _PlansClustering(TableOperator):
         settings = ClusteringSettings(
             **options.arguments(
                 Topic.CLUSTERING,
-                sort_by=_texts(self.sort_by),
+                sort_by=texts(self.sort_by, "sort_by"),
                 layout=self.layout,
-                partitions=_texts(self.partitions),
+                partitions=texts(self.partitions, "partitions"),
                 small_file_limit=byte_size(self.small_file_limit, "small_file_limit"),
                 target_file_size=byte_size(self.target_file_size, "target_file_size"),
                 min_age=self.min_age.total_seconds() if isinstance(self.min_age, timedelta) else self.min_age,
@@ -132,7 +134,7 @@ class _PlansClustering(TableOperator):
             settings,
             priority=priority_number(self.priority),
             lock=self._lock(table, options),
-            max_failures=self.max_failures,
+            max_failures=count(self.max_failures, "max_failures"),
         )
         self.log.info("%s", f"planned clustering {instant}" if instant else "nothing to cluster")
         return instant
@@ -260,7 +262,7 @@ class RunClusteringOperator(SparkOperator):
                 Topic.CLUSTERING,
                 heartbeat_interval=self.heartbeat_interval,
                 tolerable_misses=self.tolerable_misses,
-                parallel_groups=self.parallel_groups,
+                parallel_groups=count(self.parallel_groups, "parallel_groups"),
             ),
         )
         if operation.recall("left_job") is not None:
@@ -340,7 +342,3 @@ class ClusteringOperator(_PlansClustering, RunClusteringOperator):
 
     def _plan(self, table: HudiTable) -> str | None:
         return super()._plan(table) or self._schedule(table)
-
-
-def _texts(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    return (given,) if isinstance(given, str) else None if given is None else tuple(given)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
-from airflow_provider.operators._base import TableOperator, count, flag
+from airflow_provider.operators._base import TableOperator, count, flag, texts
 from airflow_provider.services.compaction import compact, due_compactions
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.table_compaction import (
@@ -119,6 +119,7 @@ class CompactionOperator(TableOperator):
         :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         only_tell = flag(self.only_tell, "dry_run")
+        most_failures = count(self.max_failures, "max_failures")
         most = count(self.max_delta_commits, "max_delta_commits")
         threshold = count(self.log_file_size_threshold, "log_file_size_threshold")
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
@@ -139,12 +140,12 @@ class CompactionOperator(TableOperator):
         else:
             lock = self._lock(table, options)
             if own is not None:
-                done = compact_table(table, own, lock=lock, max_failures=self.max_failures)
+                done = compact_table(table, own, lock=lock, max_failures=most_failures)
                 result["table_compactions"] = [each.to_dict() for each in done]
             if logs is not None:
                 done = compact_logs(table, logs, lock=lock)
                 result["log_compactions"] = [each.to_dict() for each in done]
-            done = compact(table, settings, lock=lock, max_failures=self.max_failures)
+            done = compact(table, settings, lock=lock, max_failures=most_failures)
             result["compactions"] = [each.to_dict() for each in done]
         self.log.info("%s", result)
         return {"table": self.table, **result, "dry_run": only_tell}
@@ -156,8 +157,7 @@ class CompactionOperator(TableOperator):
 
     @property
     def _partitions(self) -> tuple[str, ...]:
-        named = self.partitions or ()
-        return (named,) if isinstance(named, str) else tuple(named)
+        return texts(self.partitions, "partitions") or ()
 
     def _own_settings(self, options: EffectiveOptions) -> TableCompactionSettings:
         """When a compaction of the table itself is due, and for which file groups."""

@@ -28,7 +28,9 @@ from airflow_provider.operators._base import (
     TableOperator,
     TaskOperation,
     check_plan_named,
+    count,
     plan_named,
+    texts,
 )
 from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.hudi_table import HudiTable
@@ -75,17 +77,17 @@ class _PlansIndex(TableOperator):
         self.columns = columns
 
     def _wanted(self, table: HudiTable) -> tuple[str, ...]:
-        return _texts(self.indexes) or index_options(table, self.hudi_options).partitions
+        return texts(self.indexes, "indexes") or index_options(table, self.hudi_options).partitions
 
     def _schedule(self, table: HudiTable, operation: TaskOperation | None = None) -> str | None:
-        wanted = self._wanted(table)
+        wanted, columns = self._wanted(table), texts(self.columns, "columns")
         if not wanted and self.indexes is None:
             self.log.info("the options of the table enable no index")
             return None
         instant = schedule_index(
             table,
             wanted,
-            _texts(self.columns) or None,
+            columns or None,
             options=self.hudi_options,
             lock=self._lock(table, self._options(table)),
             operation_key=operation.key if operation else None,
@@ -200,7 +202,7 @@ class RunIndexOperator(SparkOperator):
                 lock=self._lock_config(options),
                 timeout_seconds=timeout,
                 operation_key=operation.key,
-                max_failures=self.max_failures,
+                max_failures=count(self.max_failures, "max_failures"),
                 table_name=self.table if resolved.is_registered else None,
                 **settings,
                 **options.arguments(
@@ -315,7 +317,9 @@ class DropIndexOperator(TableOperator):
         :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
-        dropped = drop_index(table, _texts(self.indexes), lock=self._lock(table, self._options(table)))
+        dropped = drop_index(
+            table, texts(self.indexes, "indexes") or (), lock=self._lock(table, self._options(table))
+        )
         nothing = {name: _NOTHING[name] for name in ("instant", "completion_time", "action", "indexes")}
         result = nothing if dropped is None else dropped.to_dict()
         return {"table": self.table, **result, **_NO_TRANSACTION}
@@ -325,10 +329,6 @@ def _sizes(table: HudiTable) -> list[int]:
     view = table.view()
     files = (file for each in view.partitions() for file in (*view.base_files(each), *view.log_files(each)))
     return [file.size for file in files]
-
-
-def _texts(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def _seconds(given: timedelta | float | None) -> float | None:

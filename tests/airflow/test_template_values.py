@@ -11,15 +11,22 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, NoSuchObjectError
 from airflow_provider.hooks import MetastoreHook, TableHook
 from airflow_provider.operators import (
+    ArchiveTimelineOperator,
     BackfillOperator,
     BeginTransactionOperator,
     BuildIndexOperator,
+    CleanOperator,
     ClusteringOperator,
+    CompactionOperator,
     CreateTableOperator,
+    DropIndexOperator,
+    RollbackFailedWritesOperator,
     RunClusteringOperator,
     RunIndexOperator,
+    ScheduleIndexOperator,
 )
 from airflow_provider.operators._base import byte_size
+from airflow_provider.sensors import IndexReadySensor
 from tests.airflow.flights import COLUMNS, ingest
 
 
@@ -138,6 +145,34 @@ def test_what_runs_no_job_is_refused_before_anything_is_planned(
     with pytest.raises(AirflowFailException, match=said):
         operator(task_id="run", table="lake.flights", **some, **arguments).execute({})
     assert table.timeline().instants == before
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments", "said"),
+    [
+        (ClusteringOperator, {"partitions": 3}, "partitions must be a text, or several, not 3"),
+        (ClusteringOperator, {"sort_by": [3]}, r"sort_by must be a text, or several, not \[3\]"),
+        (ClusteringOperator, {"max_failures": "x"}, "max_failures must be a whole number"),
+        (ClusteringOperator, {"parallel_groups": "x"}, "parallel_groups must be a whole number"),
+        (CompactionOperator, {"partitions": 3}, "partitions must be a text"),
+        (CompactionOperator, {"max_failures": "x"}, "max_failures must be a whole number"),
+        (CleanOperator, {"retained": [1]}, "retained must be a number"),
+        (CleanOperator, {"max_failures": "x"}, "max_failures must be a whole number"),
+        (ArchiveTimelineOperator, {"max_failures": "x"}, "max_failures must be a whole number"),
+        (RollbackFailedWritesOperator, {"reverted_after": [1]}, "reverted_after must be 0 seconds or more"),
+        (BuildIndexOperator, {"indexes": 3}, "indexes must be a text, or several, not 3"),
+        (ScheduleIndexOperator, {"columns": 3}, "columns must be a text, or several, not 3"),
+        (DropIndexOperator, {"indexes": 3}, "indexes must be a text, or several, not 3"),
+        (IndexReadySensor, {"indexes": None}, "indexes must be names of indexes, not None"),
+    ],
+)
+def test_services_refuse_what_they_cannot_read(metastore, tmp_path, operator, arguments, said):
+    given = {"table": "lake.rides", "schema": COLUMNS, "record_key": ["id"], "table_type": "merge_on_read"}
+    CreateTableOperator(task_id="create", location=f"{tmp_path}/rides", **given).execute({})
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(AirflowFailException, match=said):
+        operator(task_id="run", table="lake.rides", **arguments).execute({})
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_transaction_needs_a_timeout(metastore):

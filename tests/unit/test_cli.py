@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider.cli import app, main, services
+from airflow_provider.cli import app, main, output, services
 from airflow_provider.concurrency import HeartbeatSettings, WriteSettings, begin_write
 from airflow_provider.concurrency.plans import Service
 from airflow_provider.exceptions import (
@@ -300,3 +300,19 @@ def test_who_looks_makes_no_metastore(tmp_path: Path, command: tuple[str, ...]) 
     with pytest.raises(NoSuchObjectError, match="there is no such database yet"):
         call("--metastore", f"sqlite:///{tmp_path}/typo.db", "show", "lake.flights")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_at_a_hundred_columns_an_instant_is_one_word(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output.console, "_width", 100)
+    writer = begin_write(table, operation="UPSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(60)))
+    told = CliRunner().invoke(app, ["heartbeats", table.location]).output
+    assert writer.instant in told
+    assert max(map(len, told.splitlines())) <= 100
+    writer.abort()
+
+
+def test_seconds_are_told_to_the_millisecond(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show([{"age_seconds": 819.8319795131683}], as_json=False)
+    assert "819.832 " in capsys.readouterr().out

@@ -18,6 +18,7 @@ from airflow_provider.operators._base.template_values import (
     one_of,
     plan_named,
     seconds,
+    texts,
 )
 from airflow_provider.operators._base.turn import wait_for_turn
 
@@ -39,5 +40,6 @@ __all__ = [
     "priority_number",
     "priority_of_run",
     "seconds",
+    "texts",
     "wait_for_turn",
 ]

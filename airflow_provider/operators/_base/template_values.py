@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +24,7 @@ def seconds(given: timedelta | float | str | None, name: str) -> float | None:
         return None
     try:
         found = given.total_seconds() if isinstance(given, timedelta) else float(given)
-    except ValueError:
+    except (TypeError, ValueError):
         found = -1.0
     if found < 0:
         raise InvalidInputError(f"{name} must be 0 seconds or more, or a timedelta, not {given!r}")
@@ -110,6 +110,20 @@ def plan_named(instant: object) -> str | None:
     """
     text = str(instant).strip()
     return None if text in ("", "None") else text
+
+
+def texts(given: str | Sequence[str] | None, name: str) -> tuple[str, ...] | None:
+    """One text or several.
+
+    :param given: a text, or a sequence of them; None for none given.
+    :param name: the argument's name, for the error.
+    :raises InvalidInputError: when it is something else.
+    """
+    if given is None or isinstance(given, str):
+        return None if given is None else (given,)
+    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+        raise InvalidInputError(f"{name} must be a text, or several, not {given!r}")
+    return tuple(given)
 
 
 def mapping(given: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
