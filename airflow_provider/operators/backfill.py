@@ -14,7 +14,7 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window, partition_windows, time_windows
 from airflow_provider.jobs import SPARK
 from airflow_provider.managed import ManagedWrite, ResolvedTable
-from airflow_provider.operators._base import LongRunningSparkJob, TaskOperation
+from airflow_provider.operators._base import LongRunningSparkJob, TaskOperation, count, seconds, texts
 from airflow_provider.operators.ingest import IngestOperator
 from airflow_provider.spark.job_request import JobRequest
 from airflow_provider.table.hudi_table import HudiTable
@@ -142,6 +142,8 @@ class BackfillOperator(IngestOperator):
             raise InvalidInputError(f"a backfill runs on Spark, not by engine={self.engine!r}; leave it out")
         if not job.source.paths:
             raise InvalidInputError(f"source must name a path, URL or pattern, not {self.source!r}")
+        patience, attempts = seconds(self.patience, "patience"), count(self.attempts, "attempts")
+        texts(self.window_columns, "window_columns")
         table = managed.table
         if operation.is_retry:
             self._end_earlier_window(managed, operation, job)
@@ -157,8 +159,8 @@ class BackfillOperator(IngestOperator):
                 job,
                 table,
                 self._windows(table, spark),
-                patience=self.patience,
-                attempts=self.attempts,
+                patience=patience or 0.0,
+                attempts=3 if attempts is None else attempts,
                 tell=lambda told: self.log.info("%s", told),
                 is_stopped=lambda: self._is_killed,
             ).run(write)
@@ -189,7 +191,7 @@ class BackfillOperator(IngestOperator):
             if self.start is None or self.end is None or self.step is None:
                 raise InvalidInputError("windows of time need start, end and step")
             return time_windows(self.start, self.end, self.step, order=self.order, column=self.time_column)
-        request = JobRequest(windows_of=tuple(self.window_columns or ()), order=self.order)
+        request = JobRequest(windows_of=texts(self.window_columns, "window_columns") or (), order=self.order)
         return [Window(**found) for found in spark.ask(request)["windows"]]
 
     def _write_window(

@@ -20,6 +20,7 @@ from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
 from airflow_provider.metastore.model import HUDI, PROVIDER, check_table_given, is_location, split_table_name
+from airflow_provider.operators._base import texts
 from airflow_provider.plugins.links import TableLink
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
@@ -137,6 +138,8 @@ class CreateTableOperator(BaseOperator):
         check_table_given(self.table)
         if self.schema is None:
             raise InvalidInputError(f"schema of table {self.table} is None; give it")
+        if self.location is not None and not isinstance(self.location, str):
+            raise InvalidInputError(f"location must be an absolute path or a URL, not {self.location!r}")
         schema = to_schema(self.schema)
         if is_location(self.table):
             table, created = self._on_storage(
@@ -194,8 +197,8 @@ class CreateTableOperator(BaseOperator):
                 location,
                 name=name,
                 schema=schema,
-                record_key=None if self.record_key is None else _listed(self.record_key),
-                partition_by=_listed(self.partition_by),
+                record_key=texts(self.record_key, "record_key"),
+                partition_by=texts(self.partition_by, "partition_by") or (),
                 ordering_field=self.ordering_field,
                 database=database,
                 hive_style=self.hive_style,
@@ -221,8 +224,8 @@ class CreateTableOperator(BaseOperator):
         found_options = table.hudi_options.to_properties()
         wanted_and_found = {
             "type": ((table_type_of(self.table_type),), (config.table_type,)),
-            "record key": (_listed(self.record_key or ()), config.record_key_fields),
-            "partition columns": (_listed(self.partition_by), config.partition_fields),
+            "record key": (texts(self.record_key, "record_key") or (), config.record_key_fields),
+            "partition columns": (texts(self.partition_by, "partition_by") or (), config.partition_fields),
             "ordering field": (ordering, config.ordering_fields),
             "columns": _columns_asked_and_found(schema, table),
             "options": (_settings(options), _settings(found_options, only=options)),
@@ -262,10 +265,6 @@ class CreateTableOperator(BaseOperator):
 
     def _result(self, table: HudiTable, created: bool) -> dict[str, Any]:
         return {"table": self.table, "location": table.location, "created": created}
-
-
-def _listed(columns: Sequence[str] | str) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def _columns(schema: pa.Schema, record_name: str) -> tuple[Column, ...]:

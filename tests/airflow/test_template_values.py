@@ -76,9 +76,19 @@ def test_a_plan_that_is_not_there(metastore, table, source, operator, given):
     assert sorted(Path(table.location).rglob("*")) == before
 
 
-def test_a_backfill_of_nothing_starts_no_job(metastore, table):
-    with pytest.raises(AirflowFailException, match=r"source must name a path, URL or pattern, not \[\]"):
-        BackfillOperator(task_id="history", table="lake.flights", source=[]).execute({})
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"source": []}, r"source must name a path, URL or pattern, not \[\]"),
+        ({"window_columns": 3}, "window_columns must be a text, or several, not 3"),
+        ({"patience": "x"}, "patience must be 0 seconds or more"),
+        ({"attempts": "x"}, "attempts must be a whole number"),
+    ],
+)
+def test_a_backfill_that_cannot_work_starts_no_job(metastore, table, arguments, said):
+    given = {"table": "lake.flights", "source": "/srv/landing", **arguments}
+    with pytest.raises(AirflowFailException, match=said):
+        BackfillOperator(task_id="history", **given).execute({})
     assert not (Path(table.location) / ".hoodie" / ".temp").exists()
 
 
@@ -89,6 +99,9 @@ def test_a_backfill_of_nothing_starts_no_job(metastore, table):
         ({"schema": None}, "schema of table lake.more is None"),
         ({"schema": 3}, "schema must be .* not 3"),
         ({"record_key": []}, "record_key names no column"),
+        ({"record_key": 3}, "record_key must be a text, or several, not 3"),
+        ({"partition_by": [3]}, r"partition_by must be a text, or several, not \[3\]"),
+        ({"location": 3}, "location must be an absolute path or a URL, not 3"),
     ],
 )
 def test_a_table_of_none(metastore, tmp_path, arguments, said):
