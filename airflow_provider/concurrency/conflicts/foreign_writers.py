@@ -126,6 +126,8 @@ def note_other_writers(storage: Storage, timeline: Timeline, completed_until: st
     :param timeline: the active timeline.
     :param completed_until: what has completed later is looked up in the log.
     """
+    if timeline.newest_completion <= completed_until:
+        return  # as nearly always
     later = (each for each in timeline.completed() if (each.completion_time or "") > completed_until)
     if any(not any(CommitLog(storage).about(each.requested_time)) for each in later):
         storage.put_if_absent(_OTHER_WRITERS, b"")

@@ -23,10 +23,10 @@ def write_partition_metadata(storage: Storage, partition_path: str, instant: str
     :param instant: the commit that made it.
     :return: True when this call made it, False when it was marked already.
     """
-    path, content = _mark(partition_path, instant)
+    path = _path(partition_path)
     if storage.stat(path) is not None:
         return False  # as nearly always
-    return storage.put_if_absent(path, content)
+    return storage.put_if_absent(path, _content(partition_path, instant))
 
 
 def write_metadata_of_partitions(storage: Storage, partition_paths: Iterable[str], instant: str) -> None:
@@ -36,16 +36,21 @@ def write_metadata_of_partitions(storage: Storage, partition_paths: Iterable[str
     :param partition_paths: the partitions.
     :param instant: the commit that makes them.
     """
-    marks = (_mark(partition_path, instant) for partition_path in partition_paths)
-    storage.put_all_if_absent({path: content for path, content in marks if storage.stat(path) is None})
+    paths = ((_path(each), each) for each in partition_paths)
+    storage.put_all_if_absent(
+        {path: _content(each, instant) for path, each in paths if storage.stat(path) is None}
+    )
 
 
-def _mark(partition_path: str, instant: str) -> tuple[str, bytes]:
-    path = f"{partition_path}/{PARTITION_METADATA}" if partition_path else PARTITION_METADATA
-    return path, _content(instant, partition_path.count("/") + 1 if partition_path else 0)
+def _path(partition_path: str) -> str:
+    return f"{partition_path}/{PARTITION_METADATA}" if partition_path else PARTITION_METADATA
+
+
+def _content(partition_path: str, instant: str) -> bytes:
+    return _text(instant, partition_path.count("/") + 1 if partition_path else 0)
 
 
 @lru_cache(maxsize=16)  # a write marks thousands with the same text
-def _content(instant: str, depth: int) -> bytes:
+def _text(instant: str, depth: int) -> bytes:
     text = dump_properties({"commitTime": instant, "partitionDepth": str(depth)})
     return f"#partition metadata\n{text}".encode()

@@ -50,7 +50,7 @@ class Timeline:
     @cached_property
     def instants(self) -> tuple[Instant, ...]:
         """Every instant, in the order of requested times."""
-        return tuple(instant for _, instant in sorted(self._by_time.items()))
+        return tuple([self._by_time[key] for key in sorted(self._by_time)])
 
     @classmethod
     def load(cls, storage: Storage, layout: int = 2, *, archived_too: bool = False) -> Timeline:
@@ -93,7 +93,7 @@ class Timeline:
 
     @cached_property
     def _commits(self) -> tuple[Instant, ...]:
-        return tuple(instant for instant in self.completed() if instant.action in WRITE_ACTIONS)
+        return tuple([instant for instant in self.completed() if instant.action in WRITE_ACTIONS])
 
     def savepoints(self) -> tuple[Instant, ...]:
         """Completed savepoints; each has the requested time of the commit that it keeps."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from operator import attrgetter
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import NoSuchInstantError, UnsupportedTableError
@@ -14,7 +13,7 @@ from airflow_provider.table.schema import LATEST_SCHEMA, SCHEMA, ColumnIds, Tabl
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.archived_timeline import read_completed
-from airflow_provider.table.timeline.instant import Instant
+from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Instant, State
 from airflow_provider.table.timeline.metadata import (
     REWRITES,
     CommitMetadata,
@@ -136,7 +135,9 @@ def _logged_schemas(
     :param expected: a schema that the newest commit probably has.
     """
     known = _known.setdefault(storage, {})
-    for instant in sorted(timeline.commits(), key=attrgetter("requested_time"), reverse=True):
+    for instant in reversed(timeline.instants):
+        if instant.state is not State.COMPLETED or instant.action not in WRITE_ACTIONS:
+            continue
         if instant.file_name not in known:  # the file of a completed instant never changes
             try:
                 content = read_completed(storage, timeline, instant)
