@@ -19,7 +19,14 @@ from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.metastore import AnyMetastore, Column
 from airflow_provider.metastore.catalog import object_name
-from airflow_provider.metastore.model import HUDI, PROVIDER, check_table_given, is_location, split_table_name
+from airflow_provider.metastore.model import (
+    HUDI,
+    HUDI_TABLE_TYPE,
+    PROVIDER,
+    check_table_given,
+    is_location,
+    split_table_name,
+)
 from airflow_provider.operators._base import texts
 from airflow_provider.plugins.links import TableLink
 from airflow_provider.table.hudi_options import HudiOptions
@@ -255,6 +262,8 @@ class CreateTableOperator(BaseOperator):
                 ],
                 parameters={
                     PROVIDER: HUDI,
+                    # By it the metastore's service chooses the format by which Hive reads the table.
+                    **({HUDI_TABLE_TYPE: table.config.table_type} if table.is_merge_on_read else {}),
                     **({HIVES_TRANSACTIONAL_PROPERTIES: INSERT_ONLY} if table.config.is_insert_only else {}),
                     **({"comment": self.comment} if self.comment else {}),
                 },

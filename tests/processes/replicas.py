@@ -9,10 +9,12 @@ import random
 import signal
 from collections.abc import Iterable, MutableSequence, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import tenacity
 
 from airflow_provider.exceptions import MetastoreUnavailableError, NoSuchObjectError, NoSuchTransactionError
 from airflow_provider.metastore import (
@@ -24,6 +26,7 @@ from airflow_provider.metastore import (
     open_cached_store,
     open_metastore,
 )
+from airflow_provider.metastore.cache.cached_store import CachedStore
 from airflow_provider.metastore.model.reader import Reader
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serving
@@ -42,10 +45,16 @@ READS = 24
 
 
 class Replica:
-    """A replica in a process, on a port that it keeps when it is killed and started again."""
+    """A replica in a process, on a port that it keeps when it is killed and started again.
 
-    def __init__(self, url: str, name: str) -> None:
+    :param url: of the database.
+    :param name: of the replica.
+    :param is_sabotaged: it neither follows the log nor looks whether its copies are stale.
+    """
+
+    def __init__(self, url: str, name: str, *, is_sabotaged: bool = False) -> None:
         self._options = ServiceOptions(url, port=free_port(), replica=name)
+        self._is_sabotaged = is_sabotaged
         self.name = name
         self.uri = f"thrift://127.0.0.1:{self._options.port}"
         # Without a lock, which who is killed would keep.
@@ -65,7 +74,7 @@ class Replica:
     def start(self) -> None:
         """Returns when it listens."""
         self._stop, listens = PROCESSES.Event(), PROCESSES.Event()
-        arguments = (self._options, self._stop, listens, self._counts)
+        arguments = (self._options, self._stop, listens, self._counts, self._is_sabotaged)
         self._process = PROCESSES.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         assert listens.wait(300), f"{self.name} does not start"
@@ -81,11 +90,20 @@ class Replica:
         assert self._process.exitcode == 0
 
 
-def _serve(options: ServiceOptions, stop: Event, listens: Event, counts: MutableSequence[int]) -> None:
+def _serve(
+    options: ServiceOptions,
+    stop: Event,
+    listens: Event,
+    counts: MutableSequence[int],
+    is_sabotaged: bool,
+) -> None:
     hits, misses = counts
     assert options.replica is not None
+    if is_sabotaged:
+        CachedStore._why_not_fresh = lambda *request: None  # type: ignore[method-assign,assignment]
+    poll_interval = 3_600.0 if is_sabotaged else 0.1
     with (
-        closing(open_cached_store(options.url, options.replica)) as store,
+        closing(open_cached_store(options.url, options.replica, poll_interval=poll_interval)) as store,
         serving(store, options),
     ):
         listens.set()
@@ -136,13 +154,27 @@ def _digest(value: Any) -> str:
     return hashlib.sha1(repr(value).encode()).hexdigest()
 
 
+@dataclass
+class Reported:
+    """What a writer was told.
+
+    :param transactions: by a transaction's id, whether it was committed.
+    :param done: the tags of changes that were acknowledged.
+    :param refused: those of changes that were refused.
+    """
+
+    transactions: dict[int, bool] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+
 def write(uris: Sequence[str], name: str, stop: Event, outcomes: Path) -> None:
     """Transactions of a few changes of a table or two, some aborted, and changes without a transaction.
 
-    :param outcomes: gets what was reported: a transaction's id, and whether it was committed.
+    :param outcomes: gets what was :class:`Reported`.
     """
     metastore, chance = open_metastore(_rotated(uris, name), timeout_seconds=60), random.Random(name)
-    reported: dict[int, bool] = {}
+    reported = Reported()
     number = 0
     while not stop.is_set():
         number += 1
@@ -152,40 +184,70 @@ def write(uris: Sequence[str], name: str, stop: Event, outcomes: Path) -> None:
                 txn_id = metastore.open_txn(name, "here")
             for table in chance.sample(TABLES, chance.randint(1, 2)):
                 for change in range(chance.randint(1, 3)):
-                    _change(metastore, chance, table, f"{name} {number} {change}", txn_id)
+                    _change(metastore, chance, table, f"{name} {number} {table} {change}", txn_id, reported)
             if txn_id is not None:
                 committed = chance.random() < 0.8
                 (metastore.commit_txn if committed else metastore.abort_txn)(txn_id)
-                reported[txn_id] = committed
+                reported.transactions[txn_id] = committed
         except MetastoreUnavailableError:
             _abandon(metastore, txn_id)
         stop.wait(chance.random() * 0.5)
     outcomes.write_bytes(pickle.dumps(reported))
 
 
-def _change(metastore: AnyMetastore, chance: random.Random, table: str, tag: str, txn_id: int | None) -> None:
+def _change(
+    metastore: AnyMetastore,
+    chance: random.Random,
+    table: str,
+    tag: str,
+    txn_id: int | None,
+    reported: Reported,
+) -> None:
+    """Change a table or one of its partitions; the change's tag is in its event."""
     part = (chance.choice(PARTITIONS),)
     match chance.choice(["table", "add", "add", "alter", "drop"]):
         case "table":
             metastore.alter_table(DATABASE, table, owner=tag, txn_id=txn_id)
         case "add":
             added = PartitionSpec(part, f"/{table}/{part[0]}", {TAG: tag})
-            metastore.add_partitions(DATABASE, table, [added], txn_id=txn_id)
+            if not metastore.add_partitions(DATABASE, table, [added], txn_id=txn_id):
+                return  # it was there
         case "alter":
-            with suppress(NoSuchObjectError):
+            try:
                 metastore.alter_partition(DATABASE, table, part, parameters={TAG: tag}, txn_id=txn_id)
+            except NoSuchObjectError:
+                reported.refused.append(tag)
+                return
         case "drop":
             metastore.drop_partitions(DATABASE, table, [part], txn_id=txn_id)
+            return
+    reported.done.append(tag)
 
 
 def _abandon(metastore: AnyMetastore, txn_id: int | None) -> None:
-    """The replica that was asked has been killed: whether it did its part is not known."""
+    """The replica that was asked has been killed, or the database is away: what was done is not known."""
     if txn_id is not None:
         with suppress(NoSuchTransactionError):
-            metastore.abort_txn(txn_id)
+            _until_it_answers(metastore.abort_txn)(txn_id)
 
 
-def read(uris: Sequence[str], name: str, stop: Event, reads: Path) -> None:
+_until_it_answers = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(MetastoreUnavailableError),
+    wait=tenacity.wait_fixed(0.1),
+    stop=tenacity.stop_after_delay(300),
+    reraise=True,
+)
+
+
+class Stop(Protocol):
+    """Ends a reader: an event, or something like it."""
+
+    def is_set(self) -> bool: ...
+
+    def wait(self, timeout: float) -> object: ...
+
+
+def read(uris: Sequence[str], name: str, stop: Stop, reads: Path) -> None:
     """Takes snapshots of two tables and reads each of them from one replica or another.
 
     In some of them it has written something before, and commits it after: then its next snapshot is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,7 +11,7 @@ from functools import lru_cache
 from airflow_provider.metastore import EventType, NotificationEvent, ValidWriteIdList
 from airflow_provider.metastore.model.hive_json import decode_partition, decode_table, decode_write_id
 
-from .replicas import DATABASE, Read, shown_partitions, shown_table
+from .replicas import DATABASE, TAG, Read, Reported, shown_partitions, shown_table
 
 _parsed = lru_cache(maxsize=10_000)(ValidWriteIdList.parse)
 _FOR_EVER = 2**63
@@ -57,6 +57,7 @@ class SerialHistory:
         self.committed: set[int] = set()
         self._tables: defaultdict[str, _Table] = defaultdict(_Table)
         self.from_memory = 0
+        self.tags: Counter[str] = Counter()
         for event in events:
             assert event.event_id == self.last + 1, "a hole in the log"
             self.last = event.event_id
@@ -140,6 +141,7 @@ class SerialHistory:
                 self._changed(table, event, message["writeId"])
                 owner = decode_table(message["tableObjAfterJson"]).owner
                 table.itself.add(event.event_id, shown_table(owner))
+                self.tags[owner or ""] += 1
             case EventType.ADD_PARTITION | EventType.ALTER_PARTITION | EventType.DROP_PARTITION:
                 self._changed(table, event, decode_write_id(message["tableObjJson"]))
                 encoded = message.get("partitionListJson") or [message.get("partitionObjAfterJson")]
@@ -147,13 +149,24 @@ class SerialHistory:
                     for one in message["partitions"]:
                         del table.now[tuple(one.values())]
                 else:
-                    table.now |= {one.values: one for one in map(decode_partition, encoded)}
+                    changed = [decode_partition(one) for one in encoded]
+                    table.now |= {one.values: one for one in changed}
+                    self.tags.update(one.parameters[TAG] for one in changed)
                 table.partitions.add(event.event_id, shown_partitions(table.now.values()))
 
     def _changed(self, table: _Table, event: NotificationEvent, write_id: int) -> None:
         assert self.ended.get(table.txn_of[write_id]) is None, f"changed after its transaction: {event}"
         table.changed_at.append(event.event_id)
         table.changed_under.append(write_id)
+
+    def check_reported(self, reported: Reported) -> None:
+        """What one writer was told is what the log tells: each change once, and none that was refused."""
+        for txn_id, is_committed in reported.transactions.items():
+            assert (txn_id in self.committed) == is_committed, f"transaction {txn_id}: {is_committed} told"
+        lost = [tag for tag in reported.done if self.tags[tag] != 1]
+        assert not lost, f"changes that were acknowledged are in the log never or twice: {lost}"
+        there = [tag for tag in reported.refused if self.tags[tag]]
+        assert not there, f"changes that were refused are in the log: {there}"
 
     def agrees(self, name: str, owner: str | None, partitions: str) -> bool:
         """Whether a table is now as the log tells."""

@@ -33,6 +33,9 @@ PROVIDER = "spark.sql.sources.provider"
 HUDI = "hudi"
 """The data source of Hudi's tables."""
 
+HUDI_TABLE_TYPE = "hoodie.table.type"
+"""The table property with the type of a Hudi table, as in the table's own properties."""
+
 PartitionValues = tuple[str | None, ...]
 """One value for each partition key of a table, in their order; None is null."""
 

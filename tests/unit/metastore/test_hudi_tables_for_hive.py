@@ -19,6 +19,7 @@ TABLE = TableInfo(
     (Column("year", "int"),),
     parameters={"spark.sql.sources.provider": "hudi"},
 )
+MERGED = replace(TABLE, parameters=TABLE.parameters | {"hoodie.table.type": "MERGE_ON_READ"})
 
 
 def test_a_client_with_hudi_sees_a_table_of_hudi_for_spark() -> None:
@@ -39,8 +40,25 @@ def test_a_client_with_hudi_sees_a_table_of_hudi_for_spark() -> None:
     assert properties["spark.sql.partitionProvider"] == "catalog"
 
 
+def test_a_table_that_is_merged_on_read_is_read_with_its_log_files() -> None:
+    """As ``HiveSyncTool`` registers it under its own name: a reader of base files alone reads old rows."""
+    struct = table_struct(MERGED)
+    assert struct.sd.inputFormat == "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
+    assert struct.sd.serdeInfo.parameters["hoodie.query.as.ro.table"] == "false"
+
+
+@pytest.mark.parametrize("table", [TABLE, MERGED])
 @pytest.mark.parametrize("have_hudi", [True, False])
-def test_derived_properties_are_not_stored(have_hudi: bool) -> None:
-    found = read_table(table_struct(TABLE, clients_have_hudi=have_hudi))
-    assert replace(found, hive_fields={}) == TABLE
+def test_derived_properties_are_not_stored(table: TableInfo, have_hudi: bool) -> None:
+    found = read_table(table_struct(table, clients_have_hudi=have_hudi))
+    assert replace(found, hive_fields={}) == table
     assert found.hive_fields.keys() <= {"4", "14", "18"}
+
+
+def test_what_hudis_sync_says_of_base_files_alone_is_kept() -> None:
+    """The table ``NAME_ro`` of a table that is merged on read: Spark would else read its log files, too."""
+    struct = table_struct(TABLE)
+    struct.sd.serdeInfo.parameters["hoodie.query.as.ro.table"] = "true"
+    again = table_struct(read_table(struct))
+    assert again.sd.inputFormat == "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+    assert again.sd.serdeInfo.parameters["hoodie.query.as.ro.table"] == "true"

@@ -8,7 +8,7 @@ import struct as packing
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from airflow_provider.metastore.model import (
     CATALOG,
     EXTERNAL_TABLE,
     HUDI,
+    HUDI_TABLE_TYPE,
     MANAGED_TABLE,
     NO_ID,
     PROVIDER,
@@ -43,12 +44,16 @@ from airflow_provider.metastore.model import (
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.spark_properties import is_derived, spark_properties
 from airflow_provider.table.keys import escape_path_name, unescape_path_name
+from airflow_provider.table.properties import MERGE_ON_READ
 
 # Field ids: a Table's StorageDescriptor, and a StorageDescriptor's SkewedInfo.
 _STORAGE, _SKEWED = "7", "11"
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
 _PARQUET_INPUT = f"{_PARQUET}.MapredParquetInputFormat"
 _HUDI_INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+_HUDI_MERGING_INPUT = "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
+# True in a serializer's parameters: engines read base files alone, as of Hive sync's table NAME_ro.
+_READ_OPTIMIZED = "hoodie.query.as.ro.table"
 # Spark reads a table with a serializer for Parquet by itself, whatever its input format: all files, also
 # those of old file slices.
 _NOT_PARQUET = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
@@ -144,24 +149,32 @@ def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:
     struct.writeId = -1 if table.parameters.get("transactional", "").lower() == "true" else 0
     storage.location = storage.location or None
     if storage.serdeInfo is None:
-        storage.inputFormat = _HUDI_INPUT if is_hudi else _PARQUET_INPUT
+        storage.inputFormat = _hudi_input(table) if is_hudi else _PARQUET_INPUT
         storage.outputFormat = f"{_PARQUET}.MapredParquetOutputFormat"
         storage.serdeInfo = hive.SerDeInfo(
             serializationLib=f"{_PARQUET}.serde.ParquetHiveSerDe",
             parameters={"path": table.location, "serialization.format": "1"},
         )
+        if is_hudi:
+            storage.serdeInfo.parameters[_READ_OPTIMIZED] = "false"
         storage.numBuckets = -1
         storage.compressed = False
     if is_hudi and clients_have_hudi:
         struct.parameters = struct.parameters | spark_properties(table)
     elif is_hudi:
         del struct.parameters[PROVIDER]
-        storage.inputFormat = _HUDI_INPUT
+        storage.inputFormat = _hudi_input(table)
         storage.serdeInfo.serializationLib = _NOT_PARQUET
     for absent, value in (("bucketCols", []), ("sortCols", []), ("parameters", {})):
         if getattr(storage, absent) is None:
             setattr(storage, absent, value)
     return struct
+
+
+def _hudi_input(table: TableInfo) -> str:
+    """The input format of a Hudi table, as Hudi's ``HiveSyncTool`` registers it under its own name."""
+    merges = table.parameters.get(HUDI_TABLE_TYPE) == MERGE_ON_READ
+    return _HUDI_MERGING_INPUT if merges else _HUDI_INPUT
 
 
 def read_table(struct: Any) -> TableInfo:
@@ -234,7 +247,7 @@ def _set(struct: Any) -> Any:
 def _without_derived(table: TableInfo) -> TableInfo:
     """The table without the additions of :func:`table_struct`, which a client that alters it sends back."""
     storage = table.hive_fields.get("7", {}).get("rec", {})
-    if storage.get("3", {}).get("str") == _HUDI_INPUT:
+    if storage.get("3", {}).get("str") == _hudi_input(table) and not _is_read_optimized(storage):
         table.parameters[PROVIDER] = HUDI
         # The path in the serializer's parameters follows the location.
         del table.hive_fields["7"]
@@ -247,6 +260,12 @@ def _without_derived(table: TableInfo) -> TableInfo:
         for name in [name for name in table.parameters if is_derived(name)]:
             del table.parameters[name]
     return table
+
+
+def _is_read_optimized(storage: Mapping[str, Any]) -> bool:
+    """Whether a storage descriptor in Thrift's JSON is of a table of base files alone."""
+    _, _, _, parameters = storage.get("7", {}).get("rec", {}).get("3", {}).get("map", [None, None, 0, {}])
+    return bool(parameters.get(_READ_OPTIMIZED) == "true")
 
 
 def database_struct(database: DatabaseInfo, location: str | None) -> Any:
