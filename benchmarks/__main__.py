@@ -35,6 +35,7 @@ ALL = (
     "indexing",
     "imports",
     "metastore",
+    "metastore_memory",
     "replication",
     "page",
     "beside_hudi",

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,16 +114,19 @@ def _listening(port: int) -> int:
 
 
 @contextmanager
-def our_metastore(folder: Path, database: Running, processes: int) -> Iterator[Running]:
+def our_metastore(
+    folder: Path, database: Running, processes: int, options: Sequence[str] = ()
+) -> Iterator[Running]:
     """Our metastore, started by its command.
 
     :param folder: for its log.
     :param processes: how many listen on its port.
+    :param options: more of the command's.
     """
     port, log = free_port(), folder / "ours.log"
     command = [str(Path(sys.executable).with_name("table-services")), "metastore", "serve"]
     command += ["--db", database.url.render_as_string(hide_password=False), "--port", str(port)]
-    command += ["--replica", "benchmark", "--processes", str(processes)]
+    command += ["--replica", "benchmark", "--processes", str(processes), *options]
     with log.open("w") as output:
         server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:

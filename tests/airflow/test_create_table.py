@@ -82,6 +82,11 @@ def test_writers_of_a_table_do_not_block_each_other_where_it_says_so(metastore, 
     assert create(**given, table_type="merge_on_read", if_not_exists=True)["created"] is False
 
 
+def test_the_metastore_knows_that_a_table_is_merged_on_read(metastore, tmp_path):
+    create(location=f"{tmp_path}/flights", table_type="merge_on_read")
+    assert metastore.get_table("lake", "flights").parameters["hoodie.table.type"] == "MERGE_ON_READ"
+
+
 def test_a_table_without_a_record_key_that_is_insert_only(metastore, tmp_path):
     options = {"hoodie.table.transactional_properties": "insert_only"}
     keyless = {"record_key": None, "ordering_field": None, "location": f"{tmp_path}/flights"}

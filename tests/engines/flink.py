@@ -1,4 +1,4 @@
-"""Flink 1.20 with its Hive catalog, in one JVM, on any metastore.
+"""Flink 1.17 with its Hive catalog, in one JVM, on any metastore.
 
 From Maven Central come Flink's table planner and its Hive connector with what they need (250 MB).
 """
@@ -17,7 +17,7 @@ from tests.engines.hive4 import as_site
 from tests.engines.maven_central import FOLDER, LEFT_OUT, Artifact, compile_java, resolve
 from tests.processes.hive_metastore import OPENED
 
-VERSION = "1.20.1"
+VERSION = "1.17.1"
 _HADOOP = "3.3.6"
 FLINK = (
     Artifact(f"org.apache.flink:flink-table-planner_2.12:{VERSION}", transitive=True, left_out=LEFT_OUT),

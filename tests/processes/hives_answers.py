@@ -108,33 +108,57 @@ def _found(column: str) -> Any:
     return ttypes.ColumnStatisticsObj(column, dict(COLUMNS)[column], statistics)
 
 
-def _create(client: Any) -> None:
-    def stored(location: str) -> Any:
-        return ttypes.StorageDescriptor(
-            cols=[ttypes.FieldSchema(name, kind) for name, kind in COLUMNS],
-            location=location,
-            inputFormat="org.apache.hadoop.mapred.TextInputFormat",
-            outputFormat="org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
-            serdeInfo=ttypes.SerDeInfo(
-                serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe", parameters={}
-            ),
-            parameters={},
+def found_by_like(client: Any) -> dict[str, list[str]]:
+    """The values that patterns find; a Hive 2.3 reads each as a Java pattern."""
+    client.create_database(ttypes.Database("likes", locationUri="file:/tmp/likes"))
+    keys = [ttypes.FieldSchema("d", "string")]
+    place = "file:/tmp/likes/t"
+    client.create_table(_external("likes", "t", place, keys))
+    for value in ("a", "ab", "a%", "b", "a.b"):
+        client.add_partition(
+            ttypes.Partition(
+                [value], "likes", "t", sd=_stored(f"{place}/{len(value)}{value[-1]}"), parameters={}
+            )
         )
+    return {
+        pattern: sorted(
+            one.values[0] for one in client.get_partitions_by_filter("likes", "t", f'd like "{pattern}"', -1)
+        )
+        for pattern in ("a.*", "a.", "a%", "a_", ".*b", "%b", "a\\\\.b", "b")
+    }
 
-    client.create_database(ttypes.Database("answers", locationUri="file:/tmp/answers"))
-    client.create_table(
-        ttypes.Table(
-            "flights",
-            "answers",
-            "me",
-            sd=stored("file:/tmp/answers/flights"),
-            partitionKeys=[ttypes.FieldSchema("year", "int")],
-            parameters={"EXTERNAL": "TRUE"},
-            tableType="EXTERNAL_TABLE",
-        )
+
+def _stored(location: str) -> Any:
+    return ttypes.StorageDescriptor(
+        cols=[ttypes.FieldSchema(name, kind) for name, kind in COLUMNS],
+        location=location,
+        inputFormat="org.apache.hadoop.mapred.TextInputFormat",
+        outputFormat="org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+        serdeInfo=ttypes.SerDeInfo(
+            serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe", parameters={}
+        ),
+        parameters={},
     )
+
+
+def _external(database: str, name: str, location: str, keys: list[Any]) -> Any:
+    return ttypes.Table(
+        name,
+        database,
+        "me",
+        sd=_stored(location),
+        partitionKeys=keys,
+        parameters={"EXTERNAL": "TRUE"},
+        tableType="EXTERNAL_TABLE",
+    )
+
+
+def _create(client: Any) -> None:
+    client.create_database(ttypes.Database("answers", locationUri="file:/tmp/answers"))
+    keys = [ttypes.FieldSchema("year", "int")]
+    client.create_table(_external("answers", "flights", "file:/tmp/answers/flights", keys))
     for year in ("2013", "2014"):
         location = f"file:/tmp/answers/flights/year={year}"
         client.add_partition(
-            ttypes.Partition([year], "answers", "flights", sd=stored(location), parameters={})
+            ttypes.Partition([year], "answers", "flights", sd=_stored(location), parameters={})
         )

@@ -35,7 +35,7 @@ from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 from airflow_provider.replication import ReplicationPolicy, Replicator
 from tests.processes.hive_metastore import hive_metastore
-from tests.processes.hives_answers import answers, hives_client
+from tests.processes.hives_answers import answers, found_by_like, hives_client
 from tests.processes.servers import free_port
 
 TABLE = LockComponent(LockType.EXCLUSIVE, "lake", "flights")
@@ -301,6 +301,23 @@ def test_our_server_answers_as_it_does(port: int, tmp_path: Path) -> None:
         hives_client(server.port) as client,
     ):
         assert list(answers(client)) == expected
+
+
+def test_our_server_finds_what_it_finds_by_like(port: int, tmp_path: Path) -> None:
+    """And what SQL's meaning of a pattern finds, as in a Hive 4.0.1: tests/engines compares with that."""
+    with hives_client(port) as client:
+        expected = found_by_like(client)
+    with (
+        served(ServiceOptions(f"sqlite:///{tmp_path}/metastore.db", port=0)) as server,
+        hives_client(server.port) as client,
+    ):
+        found = found_by_like(client)
+    assert expected["a.*"] == ["a", "a%", "a.b", "ab"]
+    assert expected["a%"] == ["a%"]
+    sqls = {"a%": ["a", "a%", "a.b", "ab"], "a_": ["a%", "ab"], "%b": ["a.b", "ab", "b"]}
+    assert found == {
+        pattern: sorted({*values, *sqls.get(pattern, ())}) for pattern, values in expected.items()
+    }
 
 
 def test_no_server_can_be_reached() -> None:

@@ -217,8 +217,9 @@ def _few_chosen(
         rows = connection.execute(query).all()
         if len(rows) > _FEW:
             return None
-        found.update((row.partition_values, _info(row)) for row in rows)
-    return sorted((one for one in found.values() if choice.keeps(one.values)), key=partition_order)
+        kept = (row for row in rows if choice.keeps(tuple(json.loads(row.partition_values))))
+        found.update((row.partition_values, _info(row)) for row in kept)
+    return sorted(found.values(), key=partition_order)
 
 
 def _conditions(table: TableInfo, choice: PartitionChoice) -> list[ColumnElement[bool]] | None:

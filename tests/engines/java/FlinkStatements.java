@@ -1,9 +1,9 @@
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.PrintWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.flink.table.api.EnvironmentSettings;
 import org.apache.flink.table.api.TableEnvironment;
 import org.apache.flink.types.Row;
@@ -20,15 +20,15 @@ public class FlinkStatements {
         String statement = json.readValue(line, String.class);
         System.out.println(statement);
         List<List<String>> rows = new ArrayList<>();
-        try (CloseableIterator<Row> found = flink.executeSql(statement).collect()) {
-          while (found.hasNext()) {
-            Row row = found.next();
-            List<String> fields = new ArrayList<>();
-            for (int at = 0; at < row.getArity(); at++) {
-              fields.add(row.getField(at) == null ? null : row.getField(at).toString());
-            }
-            rows.add(fields);
+        // Not closed: of an insertion that has ended, Flink would then cancel a job that is gone.
+        CloseableIterator<Row> found = flink.executeSql(statement).collect();
+        while (found.hasNext()) {
+          Row row = found.next();
+          List<String> fields = new ArrayList<>();
+          for (int at = 0; at < row.getArity(); at++) {
+            fields.add(row.getField(at) == null ? null : row.getField(at).toString());
           }
+          rows.add(fields);
         }
         to.println(json.writeValueAsString(rows));
       }
