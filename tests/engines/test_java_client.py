@@ -86,6 +86,7 @@ FIELDS: Mapping[str, str] = {
     "* *.groupPrivileges": "a Hive leaves out what says nothing",
     "* *.heartbeatCount": "a Hive leaves out what says nothing",
     "* *.writeId": "a Hive leaves out -1",
+    "getTable* *.id": "ids count all tables that the server has had",
     "* *.lockIdInternal": "the lock has one part",
     "* *.parameters.numFilesErasureCoded": "the metastore reads no files",
     "showLocks(* *.blockedBy?xtId": "it is not told which lock one waits for",
@@ -189,6 +190,8 @@ def _placeless(answer: Any) -> Any:
     if isinstance(answer, dict):
         return {name: _placeless(value) for name, value in answer.items() if value is not None}
     if isinstance(answer, list):
+        if all(isinstance(one, dict) and "tableName" in one and "values" not in one for one in answer):
+            answer = sorted(answer, key=lambda one: str(one["tableName"]))  # a Hive has no order of tables
         return [_placeless(value) for value in answer]
     if isinstance(answer, int | float) and answer > 1_000_000_000:
         return "TIME"
