@@ -16,9 +16,9 @@ import pytest
 
 from tests.engines.calls.compared import Difference, differences
 from tests.engines.calls.java import calls
-from tests.engines.conftest import Server
 from tests.engines.java_client import VERSIONS, Told, ask
 from tests.processes.hive_metastore import hive_metastore
+from tests.processes.metastore_service import metastore_service
 
 _WAREHOUSE = re.compile(r"(file:/*)?/[^ \"]*/warehouse\b")
 _TIME = re.compile(r"^1[789]\d{8}$")
@@ -134,8 +134,12 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(version: str, ours: Server, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return ask(version, ours.port, calls(), tmp_path_factory.mktemp("java"))
+def told(version: str, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What a new server of ours tells: a client leaves locks behind."""
+    folder = tmp_path_factory.mktemp("ours")
+    options = ("--warehouse", f"file:{folder}/warehouse", "--manage-folders")
+    with metastore_service(folder, f"sqlite:///{folder}/metastore.db", *options) as service:
+        return ask(version, service.port, calls(), tmp_path_factory.mktemp("java"))
 
 
 def test_each_method_is_called_or_listed(told: Told) -> None:
