@@ -187,10 +187,11 @@ def partition_key(table: TableInfo, values: Sequence[str | None]) -> str:
             table=table.full_name,
         )
     for name, value in zip(keys, values, strict=True):
-        if value is not None and (not isinstance(value, str) or not value):
+        # PostgreSQL keeps no NUL.
+        if value is not None and (not isinstance(value, str) or not value or "\0" in value):
             raise InvalidInputError(
                 f"table {table.full_name}: partition key {name!r} has the value {value!r}; give a string "
-                "that is not empty, or None for null",
+                "that is not empty and has no NUL, or None for null",
                 table=table.full_name,
             )
     return json.dumps(partition_values(values), ensure_ascii=False, separators=(",", ":"))

@@ -76,7 +76,9 @@ def test_null_and_hives_word_for_it_are_one_partition(metastore: AnyMetastore) -
     ]
 
 
-@pytest.mark.parametrize("values", [(), ("2013",), ("2013", "1", "1"), ("2013", ""), ("2013", 1)])
+@pytest.mark.parametrize(
+    "values", [(), ("2013",), ("2013", "1", "1"), ("2013", ""), ("2013", 1), ("2013", "\0")]
+)
 def test_values_that_do_not_fit_the_keys_are_refused(
     metastore: AnyMetastore, values: tuple[str, ...]
 ) -> None:
