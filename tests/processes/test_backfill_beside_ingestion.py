@@ -32,13 +32,14 @@ def upsert(location: str, name: str, batch: Rows, priority: str) -> None:
     services.upsert(table, name, batch, priority=PRIORITIES[priority], lock=lock, **usual)
 
 
-def _steady(location: str, stop: Event, told: Queue[tuple[int, list[str]]]) -> None:
+def _steady(location: str, begun: Event, stop: Event, told: Queue[tuple[int, list[str]]]) -> None:
     """Upsert into every partition, without a pause."""
     commits, failures = 0, []
     while not stop.is_set():
         try:
             upsert(location, f"steady-{commits}", rows(STEADY, commits), "ingestion")
             commits += 1
+            begun.set()
         except Exception as error:
             failures.append(repr(error))
     told.put((commits, failures))
@@ -48,10 +49,11 @@ def test_a_backfill_ends_beside_steady_ingestion(processes: ForkServerContext, t
     location = services.create(str(tmp_path / "t")).location
     backfills = {f"backfill-{number}": rows(BATCH, -1 - number) for number in range(BACKFILLS + 1)}
     upsert(location, "backfill-0", backfills["backfill-0"], "backfill")
-    stop, told = processes.Event(), processes.Queue()
-    steady = processes.Process(target=_steady, args=(location, stop, told))
+    begun, stop, told = processes.Event(), processes.Event(), processes.Queue()
+    steady = processes.Process(target=_steady, args=(location, begun, stop, told))
     steady.start()
     try:
+        assert begun.wait(300)
         for number in range(1, BACKFILLS + 1):
             name = f"backfill-{number}"
             upsert(location, name, backfills[name], "backfill")
@@ -60,7 +62,6 @@ def test_a_backfill_ends_beside_steady_ingestion(processes: ForkServerContext, t
         commits, failures = told.get(timeout=300)
         steady.join()
     assert failures == []
-    assert commits
     print(f"{commits} commits of the ingestion beside {BACKFILLS} of the backfill")
     ingested = {f"steady-{number}": rows(STEADY, number) for number in range(commits)}
     check(HudiTable.open(location), backfills | ingested, [*backfills, *ingested])

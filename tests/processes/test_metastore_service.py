@@ -31,6 +31,7 @@ from thriftpy2.transport import TBufferedTransportFactory, TSaslClientTransport,
 
 from airflow_provider.concurrency import HeartbeatSettings, WriteSettings, begin_write, pending_instants
 from airflow_provider.exceptions import MetastoreError, MetastoreUnavailableError
+from airflow_provider.locks.owner import describe_owner
 from airflow_provider.metastore import Column, LockComponent, LockState, LockType, TxnState, open_metastore
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.metastore.thrift.protocol.idl import hive
@@ -206,7 +207,7 @@ class TestRecovery:
         metastore.create_table("default", "trips", location=location, schema=[Column("id", "bigint")])
         txns = {}
         for agent in ("dead after its commit", "dead before its commit"):
-            txns[agent] = metastore.open_txn("me", "here", agent=agent)
+            txns[agent] = metastore.open_txn("me", "here", agent=describe_owner(agent))
             metastore.allocate_table_write_id(txns[agent], "default", "trips")
             writer = begin_write(
                 table,
