@@ -29,6 +29,7 @@ from tests.airflow.conftest import xcom
 from tests.airflow.flights import COLUMNS, in_thread, rows_of, write_rows
 from tests.airflow.processes import has_written, until
 from tests.airflow.test_ingest_recovery import Store, try_of
+from tests.processes.servers import free_port
 
 START = {"schedule": None, "start_date": datetime(2024, 1, 1)}
 ROWS = [(1, "mon", 10.0), (2, "mon", 20.0), (3, "tue", 30.0)]
@@ -208,11 +209,12 @@ class TestEnded:
             engine="spark",
         )
 
-    def test_it_fails_without_retries_before_it_starts_anything(self, metastore, tables, source):
+    def test_it_fails_without_retries_before_it_starts_anything(self, metastore, tables, source, connect):
+        nowhere = connect("nowhere", conn_type="spark_connect", host="127.0.0.1", port=free_port())
         txn_id = BeginTransactionOperator(task_id="begin").execute({})
         AbortTransactionOperator(task_id="abort", txn_id=txn_id).execute({})
         with pytest.raises(AirflowFailException, match=r"already aborted; .*clear the task that began it"):
-            self.load(source, str(txn_id), "no such connection").execute({})
+            self.load(source, str(txn_id), nowhere).execute({})
         with pytest.raises(AirflowFailException, match="clear the task that began it"):
             CommitTransactionOperator(task_id="commit", txn_id=txn_id).execute({})
         assert tables["flights"].timeline().instants == ()
