@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, delete, select, update
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError, ReplicationLeaseError
 from airflow_provider.metastore.catalog import catalog
-from airflow_provider.metastore.database import current_millis, insert_if_absent, repl_txn_map, replications
+from airflow_provider.metastore.database import current_millis, insert_if_absent, replications
 from airflow_provider.metastore.model import TARGET_FOR, NotificationEvent, Phase, Replication
 
 
@@ -178,8 +178,7 @@ def set_phase(connection: Connection, policy: str, phase: Phase, *, event_id: in
 
 
 def forget_policy(connection: Connection, policy: str) -> None:
-    """Delete a replication's record, and the map of its transactions, which have ended."""
-    connection.execute(delete(repl_txn_map).where(repl_txn_map.c.policy == policy))
+    """Delete a replication's record; none of its transactions is mapped any more."""
     connection.execute(delete(replications).where(_is(policy)))
 
 
