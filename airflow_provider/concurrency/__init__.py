@@ -35,6 +35,7 @@ from airflow_provider.concurrency.write import (
     begin_write,
     find_operation,
     find_operations,
+    roll_back_operation,
     settle_operation,
 )
 
@@ -58,6 +59,7 @@ __all__ = [
     "find_operation",
     "find_operations",
     "pending_instants",
+    "roll_back_operation",
     "rollback",
     "rollback_dead_writers",
     "schedule",

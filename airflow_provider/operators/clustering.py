@@ -114,7 +114,7 @@ class _PlansClustering(TableOperator):
         self.priority = priority
         self.max_failures = max_failures
 
-    def _schedule(self, table: HudiTable) -> str | None:
+    def _schedule(self, table: HudiTable, operation: TaskOperation) -> str | None:
         options = self._options(table)
         settings = ClusteringSettings(
             **options.arguments(
@@ -135,6 +135,7 @@ class _PlansClustering(TableOperator):
             priority=priority_number(self.priority),
             lock=self._lock(table, options),
             max_failures=count(self.max_failures, "max_failures"),
+            operation_key=operation.key,
         )
         self.log.info("%s", f"planned clustering {instant}" if instant else "nothing to cluster")
         return instant
@@ -172,7 +173,9 @@ class ScheduleClusteringOperator(_PlansClustering):
         :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
-        instant = self._schedule(table)
+        operation = TaskOperation(context)
+        operation.end_earlier_try(table)
+        instant = self._schedule(table, operation)
         groups = pending_plan(table, instant).groups if instant else ()
         return {
             "table": self.table,
@@ -273,12 +276,12 @@ class RunClusteringOperator(SparkOperator):
         if (earlier := earlier_clustering(job, table)) is not None:
             return self._result(earlier)
         rollback_dead_writers(table)  # this rolls back the plans of dead executors
-        instant = self._plan(table)
+        instant = self._plan(table, operation)
         if instant is None:
             return {"table": self.table, **dict.fromkeys((*_RESULT_KEYS, "bytes")), **_NO_TRANSACTION}
         return self._result(self._carry_out(table, operation, replace(job, instant=instant)))
 
-    def _plan(self, table: HudiTable) -> str | None:
+    def _plan(self, table: HudiTable, operation: TaskOperation) -> str | None:
         """The plan to execute; None when there is nothing to do."""
         if (instant := plan_named(self.instant)) is not None:
             pending_plan(table, instant)  # raises if it is missing, before a JVM is started for it
@@ -340,5 +343,5 @@ class ClusteringOperator(_PlansClustering, RunClusteringOperator):
         dict.fromkeys((*_PlansClustering.template_fields, *RunClusteringOperator.template_fields))
     )
 
-    def _plan(self, table: HudiTable) -> str | None:
-        return super()._plan(table) or self._schedule(table)
+    def _plan(self, table: HudiTable, operation: TaskOperation) -> str | None:
+        return super()._plan(table, operation) or self._schedule(table, operation)

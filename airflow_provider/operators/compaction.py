@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
-from airflow_provider.operators._base import TableOperator, count, flag, texts
+from airflow_provider.operators._base import TableOperator, TaskOperation, count, flag, texts
 from airflow_provider.services.compaction import compact, due_compactions
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.table_compaction import (
@@ -40,6 +40,8 @@ class CompactionOperator(TableOperator):
     slices that no reader can need any more, and archives the metadata table's own timeline. Every tenth
     commit of a load looks whether a compaction is due, so this is for other numbers of deltacommits, or for
     another time. No Spark is started, and the task may run at any time, beside any writer.
+
+    A retry rolls back what its killed try has left of the table, and compacts it anew.
 
     The result is ``table``, ``table_compactions``, ``log_compactions``, ``compactions`` (for each
     ``instant``, ``completion_time``, ``partitions``, ``file_groups``, ``records`` and ``bytes_written``) and
@@ -138,12 +140,15 @@ class CompactionOperator(TableOperator):
             if logs is not None:
                 result["of_logs"] = due_log_compactions(table, logs)
         else:
-            lock = self._lock(table, options)
+            lock, operation = self._lock(table, options), TaskOperation(context)
+            operation.end_earlier_try(table)
             if own is not None:
-                done = compact_table(table, own, lock=lock, max_failures=most_failures)
+                done = compact_table(
+                    table, own, lock=lock, max_failures=most_failures, operation_key=operation.key
+                )
                 result["table_compactions"] = [each.to_dict() for each in done]
             if logs is not None:
-                done = compact_logs(table, logs, lock=lock)
+                done = compact_logs(table, logs, lock=lock, operation_key=operation.key)
                 result["log_compactions"] = [each.to_dict() for each in done]
             done = compact(table, settings, lock=lock, max_failures=most_failures)
             result["compactions"] = [each.to_dict() for each in done]

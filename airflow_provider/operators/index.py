@@ -79,7 +79,7 @@ class _PlansIndex(TableOperator):
     def _wanted(self, table: HudiTable) -> tuple[str, ...]:
         return texts(self.indexes, "indexes") or index_options(table, self.hudi_options).partitions
 
-    def _schedule(self, table: HudiTable, operation: TaskOperation | None = None) -> str | None:
+    def _schedule(self, table: HudiTable, operation: TaskOperation) -> str | None:
         wanted, columns = self._wanted(table), texts(self.columns, "columns")
         if not wanted and self.indexes is None:
             self.log.info("the options of the table enable no index")
@@ -90,7 +90,7 @@ class _PlansIndex(TableOperator):
             columns or None,
             options=self.hudi_options,
             lock=self._lock(table, self._options(table)),
-            operation_key=operation.key if operation else None,
+            operation_key=operation.key,
         )
         self.log.info(
             "%s", f"planned indexing {instant}" if instant else "all of it is there or planned already"
@@ -129,8 +129,19 @@ class ScheduleIndexOperator(_PlansIndex):
         :raises LockTimeoutError: when the table lock is not acquired in time.
         """
         table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
-        instant = self._schedule(table)
+        operation = TaskOperation(context)
+        planned = self._planned_before(table, operation)
+        instant = self._schedule(table, operation) or planned
         return {"table": self.table, "instant": instant, "action": str(Action.INDEXING), **_NO_TRANSACTION}
+
+    def _planned_before(self, table: HudiTable, operation: TaskOperation) -> str | None:
+        """The plan of an earlier try that was killed before it could say so; nobody runs it."""
+        for each in pending_instants(table) if operation.is_retry else ():
+            if each.operation_key == operation.key:
+                lock = self._lock(table, self._options(table))
+                end_indexing(table, each.instant, operation.key, lock=lock)
+                return each.instant if each.instant in pending_indexings(table) else None
+        return None
 
 
 class RunIndexOperator(SparkOperator):

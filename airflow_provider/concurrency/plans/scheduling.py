@@ -88,6 +88,7 @@ def schedule(
     priority: int,
     lock: LockProvider | None = None,
     on_metadata_table: bool = False,
+    operation_key: str | None = None,
 ) -> str | None:
     """Plan a table service, as an instant of its own that anybody can carry out later.
 
@@ -102,6 +103,8 @@ def schedule(
     :param lock: the table lock; the filesystem lock in the table by default.
     :param on_metadata_table: whether the plan is for the metadata table. Then every log file of an instant
         that completed by the plan's requested time is there, and any later one completes after it.
+    :param operation_key: with which :func:`~airflow_provider.concurrency.roll_back_operation` ends what is
+        left of this call when its process dies.
     :return: requested time of the plan, for :func:`~airflow_provider.concurrency.begin_planned`; None
         when the planner found nothing to do, or another Hudi writer does not tell in time what it works on.
     :raises InvalidInputError: when the plan names a file group that it must leave alone.
@@ -123,7 +126,7 @@ def schedule(
         if plan is None:
             return None
         _ = moment.timeline  # what another Hudi writer has completed comes before it
-        instant = moment.request_instant(action, operation, priority=priority)
+        instant = moment.request_instant(action, operation, priority=priority, operation_key=operation_key)
         storage.put(staged_plan_path(instant), plan.content)
         return Plan(
             instant=instant,

@@ -8,6 +8,7 @@ from airflow_provider.concurrency.write.begin import begin_planned, begin_write
 from airflow_provider.concurrency.write.operation_lookup import (
     find_operation,
     find_operations,
+    roll_back_operation,
     settle_operation,
 )
 from airflow_provider.concurrency.write.schema_change import ALTER_SCHEMA, change_schema
@@ -23,5 +24,6 @@ __all__ = [
     "change_schema",
     "find_operation",
     "find_operations",
+    "roll_back_operation",
     "settle_operation",
 ]

@@ -78,6 +78,28 @@ def settle_operation(
     return found
 
 
+def roll_back_operation(table: HudiTable, operation_key: str, *, reason: str) -> None:
+    """End what the earlier tries of an operation left unfinished; what has committed stays.
+
+    For an operation of several instants, such as all compactions that were due. It is as safe as
+    :func:`settle_operation`.
+
+    :param table: the table.
+    :param operation_key: the key that :func:`begin_planned` and :func:`schedule` were given.
+    :param reason: why the instants are rolled back, for the log.
+    :raises TableError: when a pending instant cannot be rolled back.
+    """
+    for pending in pending_instants(table):
+        if pending.operation_key == operation_key:
+            log.info("rolling back instant %s of an earlier try: %s", pending.instant, reason)
+            try:
+                rollback(table, pending.instant, reason=reason)
+            except TableError:
+                # It may have ended between the two calls; if it has not, the error stands.
+                if any(pending.instant == each.instant for each in pending_instants(table)):
+                    raise
+
+
 def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) -> dict[str, CommitResult]:
     """What has completed of many operations, by one look at the log.
 

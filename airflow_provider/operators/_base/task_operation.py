@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.concurrency import CommitResult, PendingInstant, settle_operation
+from airflow_provider.concurrency import CommitResult, PendingInstant, roll_back_operation, settle_operation
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import format_time
 
@@ -100,6 +100,14 @@ class TaskOperation:
         :return: the commit; None when there is none and never will be.
         """
         return settle_operation(table, self.key, since=self.since, reason=reason, wait_for=wait_for)
+
+    def end_earlier_try(self, table: HudiTable) -> None:
+        """On a retry: roll back what an earlier try has left unfinished in a table, such as a plan.
+
+        :param table: the table.
+        """
+        if self.is_retry:
+            roll_back_operation(table, self.key, reason="its task is tried again")
 
     def remember(self, **facts: Any) -> None:
         """Store facts for the next try, and for people who look at the task in Airflow.

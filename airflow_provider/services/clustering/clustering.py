@@ -59,6 +59,7 @@ def schedule_clustering(
     priority: int = PRIORITIES["table_service"],
     lock: LockProvider | None = None,
     max_failures: int | None = MAX_FAILURES,
+    operation_key: str | None = None,
 ) -> str | None:
     """Plan a clustering, as an instant of its own that any process can execute later. Reads no data.
 
@@ -67,6 +68,7 @@ def schedule_clustering(
     :param priority: decides who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :param max_failures: see :func:`~airflow_provider.concurrency.plans.check_not_stopped`.
+    :param operation_key: see :func:`~airflow_provider.concurrency.schedule`.
     :return: the plan's requested time; None when no file group would gain from clustering.
     :raises InvalidInputError: when a setting is out of range.
     :raises ServiceStoppedError: when clustering failed too often on this table.
@@ -82,6 +84,7 @@ def schedule_clustering(
         operation="CLUSTER",
         priority=priority,
         lock=lock or default_lock(table),
+        operation_key=operation_key,
     )
 
 

@@ -115,6 +115,7 @@ def schedule_log_compaction(
     *,
     priority: int = PRIORITIES["table_service"],
     lock: LockProvider | None = None,
+    operation_key: str | None = None,
 ) -> str | None:
     """Plan a log compaction, as an instant of its own that any process can execute later.
 
@@ -122,6 +123,7 @@ def schedule_log_compaction(
     :param settings: which file groups are due.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :param operation_key: see :func:`~airflow_provider.concurrency.schedule`.
     :return: the plan's requested time; None when nothing is due.
     :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write the table; or it is not merge-on-read, is
@@ -141,6 +143,7 @@ def schedule_log_compaction(
         operation=LOG_COMPACT,
         priority=priority,
         lock=lock or default_lock(table),
+        operation_key=operation_key,
     )
 
 
@@ -159,6 +162,7 @@ def run_log_compaction(
     *,
     lock: LockProvider | None = None,
     heartbeat: HeartbeatSettings | None = None,
+    operation_key: str | None = None,
 ) -> CompactionResult:
     """Execute a planned log compaction in this process, as one commit.
 
@@ -168,6 +172,7 @@ def run_log_compaction(
     :param instant: the plan's requested time.
     :param lock: the table lock; by the table's options when None.
     :param heartbeat: how the execution shows that it is alive.
+    :param operation_key: see :func:`~airflow_provider.concurrency.begin_planned`.
     :raises NoSuchInstantError: when the plan does not exist, or was rolled back.
     :raises WriteConflictError: when another process executes the plan, or every file group was hit.
     :raises CommitError: when the log compaction ended otherwise without a commit.
@@ -177,7 +182,7 @@ def run_log_compaction(
     if (done := CompactionResult.of_table(table, instant)) is not None:
         return done
     lock = lock or open_lock(table.hudi_options.lock, table.storage)
-    with begin_planned(table, instant, lock=lock, heartbeat=heartbeat) as writer:
+    with begin_planned(table, instant, lock=lock, heartbeat=heartbeat, operation_key=operation_key) as writer:
         plan = read_plan(table, instant, Action.LOG_COMPACTION)
         schema = table.schema_on(writer.schema_timeline)
         reader = SliceReader(table.storage, table.config, schema, table.merge_semantics, EVERY_INSTANT)
@@ -208,13 +213,18 @@ def run_log_compaction(
 
 
 def compact_logs(
-    table: HudiTable, settings: LogCompactionSettings | None = None, *, lock: LockProvider | None = None
+    table: HudiTable,
+    settings: LogCompactionSettings | None = None,
+    *,
+    lock: LockProvider | None = None,
+    operation_key: str | None = None,
 ) -> list[CompactionResult]:
     """Execute pending log compactions of this package, then plan and run one if it is due.
 
     :param table: a merge-on-read table.
     :param settings: which file groups are due.
     :param lock: the table lock; by the table's options when None.
+    :param operation_key: see :func:`~airflow_provider.concurrency.schedule`.
     :return: one result for each log compaction; empty when nothing was due.
     :raises WriteConflictError: when every file group of a plan was hit.
     :raises UnsupportedTableError: see :func:`schedule_log_compaction`.
@@ -223,9 +233,9 @@ def compact_logs(
     lock = lock or open_lock(table.hudi_options.lock, table.storage)
     rollback_dead_writers(table)
     done: list[CompactionResult] = []
-    for instant in _planned(table, settings, lock):
+    for instant in _planned(table, settings, lock, operation_key):
         try:
-            done.append(run_log_compaction(table, instant, lock=lock))
+            done.append(run_log_compaction(table, instant, lock=lock, operation_key=operation_key))
         except NoSuchInstantError as error:
             log.info("%s", error)  # another process took the plan first
     return done
@@ -328,9 +338,12 @@ def check_log_compaction(table: HudiTable) -> None:
         )
 
 
-def _planned(table: HudiTable, settings: LogCompactionSettings | None, lock: LockProvider) -> Iterator[str]:
+def _planned(
+    table: HudiTable, settings: LogCompactionSettings | None, lock: LockProvider, operation_key: str | None
+) -> Iterator[str]:
     yield from pending_log_compactions(table, idle=True)
-    if (instant := schedule_log_compaction(table, settings, lock=lock)) is not None:
+    instant = schedule_log_compaction(table, settings, lock=lock, operation_key=operation_key)
+    if instant is not None:
         yield instant
 
 

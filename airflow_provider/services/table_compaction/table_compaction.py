@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from airflow_provider.concurrency import (
@@ -85,6 +86,7 @@ def schedule_table_compaction(
     *,
     priority: int = PRIORITIES["table_service"],
     lock: LockProvider | None = None,
+    operation_key: str | None = None,
 ) -> str | None:
     """Plan a compaction, as an instant of its own that any process can execute later. Reads no data.
 
@@ -92,6 +94,7 @@ def schedule_table_compaction(
     :param settings: when a compaction is due, and for which file groups.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :param operation_key: see :func:`~airflow_provider.concurrency.schedule`.
     :return: the plan's requested time; None when nothing is due.
     :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
@@ -112,6 +115,7 @@ def schedule_table_compaction(
         operation=COMPACT,
         priority=priority,
         lock=lock or default_lock(table),
+        operation_key=operation_key,
     )
 
 
@@ -150,6 +154,7 @@ def run_table_compaction(
     lock: LockProvider | None = None,
     heartbeat: HeartbeatSettings | None = None,
     is_alive: Callable[[], bool] | None = None,
+    operation_key: str | None = None,
 ) -> CompactionResult | None:
     """Execute a planned compaction, as one commit.
 
@@ -163,6 +168,7 @@ def run_table_compaction(
     :param lock: the table lock; by the table's options when None.
     :param heartbeat: how the execution shows that it is alive.
     :param is_alive: asked before every heartbeat; False gives the compaction up.
+    :param operation_key: see :func:`~airflow_provider.concurrency.begin_planned`.
     :return: None when no plan was named, and none is pending.
     :raises NoSuchInstantError: when the plan that was named does not exist, or was rolled back.
     :raises WriteConflictError: when another process executes the plan, or every file group was hit.
@@ -174,7 +180,15 @@ def run_table_compaction(
     if instant is not None and (done := CompactionResult.of_table(table, instant)) is not None:
         return done
     lock = lock or open_lock(table.hudi_options.lock, table.storage)
-    writer = _begin(table, instant, lock, heartbeat, is_alive)
+    begin = partial(
+        begin_planned,
+        table,
+        lock=lock,
+        heartbeat=heartbeat,
+        is_alive=is_alive,
+        operation_key=operation_key,
+    )
+    writer = begin(instant) if instant is not None else _begin_one(table, begin)
     if writer is None:
         return None
     with writer:
@@ -204,6 +218,7 @@ def compact_table(
     *,
     lock: LockProvider | None = None,
     max_failures: int | None = MAX_FAILURES,
+    operation_key: str | None = None,
 ) -> list[CompactionResult]:
     """Keep log files few: execute pending plans, then plan and run a compaction if one is due.
 
@@ -211,6 +226,7 @@ def compact_table(
     :param settings: when a compaction is due, and for which file groups.
     :param lock: the table lock; by the table's options when None.
     :param max_failures: failures in a row after which the table's compaction is stopped; None never stops it.
+    :param operation_key: see :func:`~airflow_provider.concurrency.schedule`.
     :return: one result for each compaction, the new one last; empty when nothing was due.
     :raises ServiceStoppedError: when compaction failed too often on this table.
     :raises LockTimeoutError: when the table lock is not acquired in time.
@@ -221,11 +237,11 @@ def compact_table(
     lock = lock or open_lock(table.hudi_options.lock, table.storage)
     with stopping_itself(table, Service.TABLE_COMPACTION, lambda: _input(table), max_failures):
         rollback_dead_writers(table)
-        found = [
-            _run_or_leave(table, instant, lock) for instant in pending_table_compactions(table, idle=True)
-        ]
-        if (instant := schedule_table_compaction(table, settings, lock=lock)) is not None:
-            found.append(_run_or_leave(table, instant, lock))
+        run = partial(_run_or_leave, table, lock=lock, operation_key=operation_key)
+        found = [run(instant) for instant in pending_table_compactions(table, idle=True)]
+        instant = schedule_table_compaction(table, settings, lock=lock, operation_key=operation_key)
+        if instant is not None:
+            found.append(run(instant))
     return [each for each in found if each is not None]
 
 
@@ -257,19 +273,11 @@ def _check(table: HudiTable) -> None:
         )
 
 
-def _begin(
-    table: HudiTable,
-    instant: str | None,
-    lock: LockProvider,
-    heartbeat: HeartbeatSettings | None,
-    is_alive: Callable[[], bool] | None,
-) -> Writer | None:
-    if instant is not None:
-        return begin_planned(table, instant, lock=lock, heartbeat=heartbeat, is_alive=is_alive)
+def _begin_one(table: HudiTable, begin: Callable[[str], Writer]) -> Writer | None:
     rollback_dead_writers(table)  # this rolls back plans of dead executors
     for each in pending_table_compactions(table, idle=True):
         try:
-            return begin_planned(table, each, lock=lock, heartbeat=heartbeat, is_alive=is_alive)
+            return begin(each)
         except (NoSuchInstantError, WriteConflictError) as error:
             log.info("%s", error)  # another process took the plan first
     return None
@@ -321,10 +329,12 @@ def _written(
     return stats
 
 
-def _run_or_leave(table: HudiTable, instant: str, lock: LockProvider) -> CompactionResult | None:
+def _run_or_leave(
+    table: HudiTable, instant: str, *, lock: LockProvider, operation_key: str | None
+) -> CompactionResult | None:
     """Execute a plan, unless another process has taken it at this moment."""
     try:
-        return run_table_compaction(table, instant, lock=lock)
+        return run_table_compaction(table, instant, lock=lock, operation_key=operation_key)
     except NoSuchInstantError as error:
         log.info("%s", error)
         return None
