@@ -260,7 +260,7 @@ class ArrowRows(IncomingRows):
     def in_buckets(self, index: BucketIndex) -> Mapping[str, Collection[int]]:
         """See :meth:`IncomingRows.in_buckets`."""
         self.located_by = BUCKETS
-        numbers = index.of_keys(self.keys)
+        numbers = index.of_rows(self.keys, self.paths, self.partitions)
         self._in_buckets = index.buckets, self.partitions * index.buckets + numbers
         found: dict[str, list[int]] = {}
         for code in np.unique(self._in_buckets[1]).tolist():

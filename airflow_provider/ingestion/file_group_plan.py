@@ -7,7 +7,6 @@ target size), and ``SparkBucketIndexPartitioner`` where a bucket index decides (
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -165,6 +164,13 @@ class Buckets:
         """
         return None if table.bucket_index is None else cls(table, table.bucket_index, view)
 
+    def on(self, partitions: Iterable[str]) -> Buckets:
+        """The buckets as they are in some partitions; a partition without any gets its first ones.
+
+        :param partitions: partition paths.
+        """
+        return replace(self, index=self.index.on(self.table.storage, self.view, partitions))
+
     def live(self, partitions: Iterable[str]) -> set[FileGroupId]:
         """The live file groups of some partitions.
 
@@ -199,14 +205,18 @@ class Buckets:
                 file_slice = slices[live[number]] if number in live and not overwrites else None
                 if file_slice is None and not adds:
                     continue  # there is nothing to delete
-                target = self._target(partition, number, file_slice, overwrites)
+                there = {FileGroupId(partition, each) for each in slices}
+                target = self._target(partition, number, file_slice, there if overwrites else None)
                 if FileGroupId(partition, target.file_id) not in written:
                     plan.buckets.setdefault(partition, {})[number] = plan.add(target)
         return plan
 
-    def _target(self, partition: str, number: int, file_slice: FileSlice | None, overwrites: bool) -> Target:
-        if overwrites:
-            return Target(partition, f"{number:08d}{str(uuid.uuid4())[8:]}-0")
+    def _target(
+        self, partition: str, number: int, file_slice: FileSlice | None, taken_out: set[FileGroupId] | None
+    ) -> Target:
+        if taken_out is not None:
+            spent = taken_out | self.view.replaced.keys()
+            return Target(partition, self.index.overwriting_file_id(partition, number, spent))
         in_any_order = self.table.is_non_blocking
         if file_slice is None:
             file_id = self.index.first_file_id(partition, number, self.view.replaced)

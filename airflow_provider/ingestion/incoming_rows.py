@@ -67,7 +67,7 @@ class IncomingRows(abc.ABC):
     def in_buckets(self, index: BucketIndex) -> Mapping[str, Collection[int]]:
         """The buckets that the rows belong to, by partition path; :meth:`send` uses the result.
 
-        :param index: the table's bucket index.
+        :param index: the table's bucket index, as it is in the partitions of the rows.
         """
 
     @abc.abstractmethod

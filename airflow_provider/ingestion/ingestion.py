@@ -39,6 +39,7 @@ from airflow_provider.ingestion.file_group_task import Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.key_lookup import LogTargets, check_appendable, merged_again
+from airflow_provider.ingestion.overwritten_buckets import OverwrittenBuckets
 from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.managed import maintain
@@ -169,6 +170,7 @@ class Ingestion:
         self._changes: Sequence[ColumnChange] = ()
         self._targets: dict[int, Target] = {}
         self._reports: dict[int, Report] = {}
+        self._overwritten = OverwrittenBuckets(table, writer.instant)
 
     @cached_property
     def row_bytes(self) -> float:
@@ -200,6 +202,7 @@ class Ingestion:
         self._write(self._rows, plan)
         self.writing_took = time.monotonic() - began
         committing = time.monotonic()
+        self._overwritten.put(writer.view, _by_partition(replaced))
         log.info("instant %s: committing", writer.instant)
         commit = writer.commit(
             self._stats,
@@ -213,6 +216,7 @@ class Ingestion:
             and (job.kind.promises_unique_keys or self._has_record_index),
             rebase=self._merge_again,
         )
+        self._overwritten.committed()
         log.info(
             "instant %s committed at %s, in %.1f s; %.1f s since it began",
             *(
@@ -270,7 +274,7 @@ class Ingestion:
         self, rows: IncomingRows, view: FileSystemView, written: Collection[FileGroupId] = ()
     ) -> FileGroupPlan:
         if (buckets := Buckets.of(self._table, view)) is not None:
-            return self._planned_in_buckets(buckets, rows, written)
+            return self._planned_in_buckets(buckets.on(rows.counts), rows, written)
         job, counts, row_bytes = self._job, rows.counts, self.row_bytes
         first = len(self._targets)
         indexes = view.indexes
@@ -340,6 +344,12 @@ class Ingestion:
             adds=self._job.operation != "delete",
             overwrites=self._job.kind.replaces is not None,
         )
+        if self._job.kind.replaces is not None and not self._overwritten.plan(buckets.index, plan):
+            raise _BeginAgainError(
+                f"table {self._table.location}: the buckets of a partition were split or merged while "
+                f"instant {self.writer.instant} wrote; run the write again",
+                instant=self.writer.instant,
+            )
         for target in plan.targets.values():
             group = FileGroupId(target.partition_path, target.file_id)
             if not target.merges_in_any_order and target.last_instant > self.writer.instant:
@@ -396,6 +406,7 @@ class Ingestion:
             still_out = self._replaced_by(lost.values()) - rebase.lost
             if not still_out <= out:
                 raise self._cannot_rebase(still_out - out)
+        self._overwritten.put(rebase.view, _by_partition(out))
         return Rebased(stats, _by_partition(out))
 
     def _lost(self, file_groups: frozenset[FileGroupId]) -> dict[int, Report]:

@@ -16,7 +16,7 @@ from airflow_provider.exceptions import (
     TableExistsError,
     UnsupportedTableError,
 )
-from airflow_provider.table.bucket_index import BucketIndex
+from airflow_provider.table.bucket_index import BucketIndex, bucket_index_of
 from airflow_provider.table.file_groups import (
     BaseFile,
     Effect,
@@ -192,7 +192,7 @@ class HudiTable:
             create_schema=arrow_to_avro(schema, name),
         )
         config = replace(config, raw=config.to_properties() | options.to_properties())
-        BucketIndex.of(config)  # refuses what cannot work
+        bucket_index_of(config)  # refuses what cannot work
         table, text = cls(storage, config), dump_properties(config.to_properties())
         with told_of_access(location):
             is_there = storage.stat(PROPERTIES_PATH) is not None
@@ -384,7 +384,7 @@ class HudiTable:
 
         :raises UnsupportedTableError: when it is one that is not known here.
         """
-        return BucketIndex.of(self.config)
+        return bucket_index_of(self.config)
 
     @cached_property
     def is_non_blocking(self) -> bool:

@@ -40,6 +40,7 @@ INDEX_TYPE = "hoodie.index.type"
 NUMBER_OF_BUCKETS = "hoodie.bucket.index.num.buckets"
 BUCKET_HASH_FIELD = "hoodie.bucket.index.hash.field"
 BUCKET_ENGINE = "hoodie.index.bucket.engine"
+CONSISTENT_HASHING = "CONSISTENT_HASHING"
 MOST_BUCKETS = 10_000
 """Buckets of a partition: of more the file ids would not tell that a file group is a bucket."""
 CONCURRENCY_MODE = "hoodie.write.concurrency.mode"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from airflow_provider.services.cleaning.clean_plan import Retention
 from airflow_provider.services.cleaning.cleaning import clean
@@ -13,6 +14,11 @@ from airflow_provider.table.timeline import Action
 from tests.ingestion_contract.lake import KIB, Lake
 from tests.ingestion_contract.model import SCHEMA, Model, batch_of, compare, in_effect
 
+CONSISTENT = {
+    "hoodie.index.type": "BUCKET",
+    "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+    "hoodie.bucket.index.num.buckets": 2,
+}
 BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
 
 
@@ -24,7 +30,7 @@ def operations_one_after_the_other(
     :param lake: makes the table; who writes is its own.
     :param seed: of what is done.
     :param steps: how many.
-    :param buckets: the concurrency of a table with a bucket index; it has none when None.
+    :param buckets: the concurrency of a table with a bucket index, or ``consistent``; it has none when None.
     :param table_type: of the table.
     """
     rng = random.Random(seed)
@@ -35,7 +41,7 @@ def operations_one_after_the_other(
         partition_by=["p"] if seed != 1 else [],
         ordering_field="ts" if ordered else None,
         table_type=table_type,
-        **({"hudi_options": BUCKETS, "concurrency": buckets} if buckets else {}),
+        **_bucket_options(buckets),
     )
     model = Model(["a"], seed != 1, ordered)
     operations = ["upsert"] * 6 + ["delete"] * 3 + ["insert", "bulk_insert", "insert_overwrite"]
@@ -61,10 +67,23 @@ def operations_one_after_the_other(
             table.ingest(operation, batch, **small)
         compare(table, model, f"seed {seed}, step {step}: {operation}")
         table.check_readers(None, table.rows())
-    if buckets is not None:
+    if buckets is not None and buckets != "consistent":
         view = table.table.view()
         for partition in view.partitions():
             names = [each.file_id for each in slices_of(table.table, view, [partition])]
             assert {name[:8] for name in names} <= {"00000000", "00000001"}
             assert len({name[:8] for name in names}) == len(names)
     assert any(each.action is Action.COMMIT for each in table.table.timeline().commits())
+
+
+def _bucket_options(buckets: str | None) -> dict[str, Any]:
+    if buckets is None:
+        return {}
+    return (
+        {"hudi_options": CONSISTENT}
+        if buckets == "consistent"
+        else {
+            "hudi_options": BUCKETS,
+            "concurrency": buckets,
+        }
+    )

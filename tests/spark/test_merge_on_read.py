@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.table_compaction import TableCompactionSettings, schedule_table_compaction
@@ -18,8 +19,9 @@ def test_operations_one_after_the_other(lake: SparkLake) -> None:
     operations_one_after_the_other(lake, seed=3, steps=8)
 
 
-def test_operations_on_buckets_one_after_the_other(lake: SparkLake) -> None:
-    operations_one_after_the_other(lake, seed=0, steps=5, buckets="non_blocking")
+@pytest.mark.parametrize("buckets", ["non_blocking", "consistent"])
+def test_operations_on_buckets_one_after_the_other(lake: SparkLake, buckets: str) -> None:
+    operations_one_after_the_other(lake, seed=0, steps=5, buckets=buckets)
 
 
 def test_a_compaction_is_one_task_a_file_group(lake: SparkLake) -> None:

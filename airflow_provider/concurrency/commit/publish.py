@@ -44,6 +44,7 @@ from airflow_provider.concurrency.log import (
     fate_of,
 )
 from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.bucket_index import delete_hashing_metadata
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.files import delete_markers, parse_data_file_name
 from airflow_provider.table.metadata_table import METADATA_FOLDER
@@ -181,6 +182,7 @@ def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
     deleted = [path for path in data_files_of(storage, instant, action) if storage.delete(path)]
     delete_markers(storage, instant)
     drop_staged(storage, instant)
+    _forget_buckets(storage, instant, action, _planned_partitions(storage, instant, action))
     take_off_pending(storage, instant, action)
     storage.delete(staged_metadata_path(instant))
     storage.delete(staged_plan_path(instant))
@@ -205,15 +207,22 @@ def data_files_of(storage: Storage, instant: str, action: Action) -> list[str]:
 
     A writer writes its plan before its first data file, so no plan means no file.
     """
+    return files_in(storage, _planned_partitions(storage, instant, action), instant)
+
+
+def _planned_partitions(storage: Storage, instant: str, action: Action) -> set[str]:
     plan = instant_path(Instant(instant, action, State.INFLIGHT))
     try:
         content = storage.read(plan)
     except FileNotFoundError:
-        return []
-    if not content:
-        return []
-    partitions = {stat.partition_path for stat in decode_commit_metadata(content).write_stats}
-    return files_in(storage, partitions, instant)
+        return set()
+    return {stat.partition_path for stat in decode_commit_metadata(content).write_stats} if content else set()
+
+
+def _forget_buckets(storage: Storage, instant: str, action: Action, partitions: Iterable[str]) -> None:
+    """Delete what an instant that was undone says of the buckets of partitions."""
+    if action in (Action.REPLACE_COMMIT, Action.CLUSTERING):
+        delete_hashing_metadata(storage, instant, partitions)
 
 
 def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[str]:
@@ -355,6 +364,7 @@ def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
         if deletes:
             deleted = [path for path in doomed if storage.delete(path)]
         _hide(storage, Timeline.load(storage), dead, dead_action)
+        _forget_buckets(storage, dead, dead_action, {group.partition_path for group in entry.touched})
         unmark_open_transaction(storage, dead)
     metadata = {
         "startRollbackTime": entry.instant,
@@ -403,10 +413,13 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
         timeline = Timeline.load(storage)
         for undone in restored["restoreInstantInfo"]:
             _hide(storage, timeline, undone["commitTime"], Action(undone["action"]))
-        for rollbacks in restored["hoodieRestoreMetadata"].values():
-            for partition in (each for one in rollbacks for each in one["partitionMetadata"].values()):
-                for url in partition["successDeleteFiles"]:
-                    storage.delete(url.removeprefix(storage.root).removeprefix("/"))
+        for undone, rollbacks in restored["hoodieRestoreMetadata"].items():
+            for one in rollbacks:
+                for partition in one["partitionMetadata"].values():
+                    for url in partition["successDeleteFiles"]:
+                        storage.delete(url.removeprefix(storage.root).removeprefix("/"))
+                for each in one["instantsRollback"]:
+                    _forget_buckets(storage, undone, Action(each["action"]), one["partitionMetadata"])
     _move_staged(storage, entry)
 
 
@@ -414,8 +427,10 @@ def _clear_undone(storage: Storage, entry: Revert) -> None:
     """Delete what another Hudi writer has left of a commit that it has undone."""
     dead = entry.rolls_back
     _hide(storage, Timeline.load(storage), dead, entry.rolled_back_action)
-    for path in files_in(storage, {group.partition_path for group in entry.written}, dead):
+    partitions = {group.partition_path for group in entry.written}
+    for path in files_in(storage, partitions, dead):
         storage.delete(path)
+    _forget_buckets(storage, dead, entry.rolled_back_action, partitions)
     clean_up(storage, dead, entry.rolled_back_action)
 
 

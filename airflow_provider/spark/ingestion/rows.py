@@ -205,7 +205,7 @@ class SparkRows(IncomingRows):
         paths = self.profile.paths
         places = {path: place for place, path in enumerate(paths)}
         frame, place = with_partition_entry(self.frame, self.profile, places, pa.int32())
-        bucket = bucket_of_rows(frame, self.table.config, index)
+        bucket = bucket_of_rows(frame, place, paths, self.table.config, index)
         found: dict[str, list[int]] = {}
         for row in frame.select(place.alias(_PLACES), bucket.alias(_BUCKET)).distinct().toArrow().to_pylist():
             found.setdefault(paths[row[_PLACES]], []).append(row[_BUCKET])
@@ -265,12 +265,18 @@ class SparkRows(IncomingRows):
     def _by_buckets(self, plan: FileGroupPlan, index: BucketIndex) -> tuple[DataFrame, Column]:
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+        paths = self.profile.paths
         entries = {
-            path: [numbers.get(bucket) for bucket in range(index.buckets)]
-            for path, numbers in plan.buckets.items()
+            path: {
+                "place": place,
+                "targets": [plan.buckets.get(path, {}).get(bucket) for bucket in range(index.buckets)],
+            }
+            for place, path in enumerate(paths)
         }
-        frame, entry = with_partition_entry(self.frame, self.profile, entries, pa.list_(pa.int32()))
-        return frame, F.element_at(entry, bucket_of_rows(frame, self.table.config, index) + 1)
+        kind = pa.struct([("place", pa.int32()), ("targets", pa.list_(pa.int32()))])
+        frame, entry = with_partition_entry(self.frame, self.profile, entries, kind)
+        bucket = bucket_of_rows(frame, entry["place"], paths, self.table.config, index)
+        return frame, F.element_at(entry["targets"], bucket + 1)
 
     def _with_tags(
         self, frame: DataFrame, target: Column, tags: DataFrame, plan: FileGroupPlan

@@ -14,7 +14,14 @@ from airflow_provider.table.hudi_options.index_options import (
 from airflow_provider.table.hudi_options.lock_options import LOCK, hosts_with_port
 from airflow_provider.table.hudi_options.option import Topic
 from airflow_provider.table.hudi_options.registry import OPTIONS
-from airflow_provider.table.properties import CONCURRENCY_MODE, INDEX_TYPE, NON_BLOCKING, NUMBER_OF_BUCKETS
+from airflow_provider.table.properties import (
+    BUCKET_ENGINE,
+    CONCURRENCY_MODE,
+    CONSISTENT_HASHING,
+    INDEX_TYPE,
+    NON_BLOCKING,
+    NUMBER_OF_BUCKETS,
+)
 
 _PROVIDER = f"{LOCK}provider"
 _POLICY = "hoodie.clean.policy"
@@ -77,6 +84,11 @@ def _buckets(values: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"{CONCURRENCY_MODE}={NON_BLOCKING} without {INDEX_TYPE}=BUCKET: only a hash of the key tells "
             f"two writers the same file group; set it, and {NUMBER_OF_BUCKETS}, or leave the mode out"
+        )
+    if values.get(BUCKET_ENGINE) == CONSISTENT_HASHING and values.get(CONCURRENCY_MODE) == NON_BLOCKING:
+        yield (
+            f"{CONCURRENCY_MODE}={NON_BLOCKING} and {BUCKET_ENGINE}={CONSISTENT_HASHING}: buckets that are "
+            "split and merged tell two writers different file groups; say SIMPLE, or leave the mode out"
         )
 
 

@@ -25,6 +25,7 @@ from airflow_provider.table.properties import (
     BUCKET_ENGINE,
     BUCKET_HASH_FIELD,
     CONCURRENCY_MODE,
+    CONSISTENT_HASHING,
     INDEX_TYPE,
     INSERT_ONLY,
     MOST_BUCKETS,
@@ -158,7 +159,8 @@ _BUCKETS = (
         NUMBER_OF_BUCKETS,
         Topic.BUCKETS,
         whole(least=1, most=MOST_BUCKETS),
-        "The number of buckets of each partition. It cannot be changed later.",
+        "The number of buckets of each partition, which cannot be changed later. By consistent hashing, the "
+        "number that a new partition begins with.",
     ),
     Option(
         BUCKET_HASH_FIELD,
@@ -169,8 +171,9 @@ _BUCKETS = (
     Option(
         BUCKET_ENGINE,
         Topic.BUCKETS,
-        _same("SIMPLE"),
-        "The kind of bucket index: the number of buckets stays.",
+        _same("SIMPLE", CONSISTENT_HASHING),
+        "The kind of bucket index. `SIMPLE`: the number of buckets stays. `CONSISTENT_HASHING`: it may "
+        "differ by partition; see [non-blocking.md](non-blocking.md#consistent-hashing).",
         default="SIMPLE",
     ),
 )

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
-from airflow_provider.table.bucket_index import BucketIndex, bucket_of, java_hashes
+from airflow_provider.table.bucket_index import BucketIndex, bucket_index_of, bucket_of
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.file_names import is_bucket
+from airflow_provider.table.java_hash import java_hashes
 from airflow_provider.table.properties import TableConfig
 
 SAID = json.loads((Path(__file__).parents[2] / "fixtures" / "bucket_identifier.json").read_text())
@@ -86,7 +87,8 @@ def test_files_that_do_not_fit_the_index_are_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, "only SIMPLE is written here"),
+        ({"hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, "for merge-on-read tables alone"),
+        ({"hoodie.index.bucket.engine": "EXTENSIBLE"}, "say SIMPLE or CONSISTENT_HASHING"),
         ({"hoodie.bucket.index.partition.expressions": "p.*,4"}, "their own numbers of buckets"),
         ({"hoodie.bucket.index.num.buckets": "0"}, "say how many buckets"),
         ({"hoodie.bucket.index.num.buckets": "10001"}, "1 to 10000"),
@@ -95,13 +97,13 @@ def test_files_that_do_not_fit_the_index_are_refused_by_name() -> None:
 )
 def test_an_index_that_is_not_known_here_is_refused_by_name(said: dict[str, str], told: str) -> None:
     with pytest.raises(UnsupportedTableError, match=told) as raised:
-        BucketIndex.of(replace(CONFIG, raw=BUCKET | said))
+        bucket_index_of(replace(CONFIG, raw=BUCKET | said))
     assert next(iter(said)) in str(raised.value)
 
 
 def test_the_hash_fields_are_the_record_key_where_nothing_else_is_said() -> None:
-    assert BucketIndex.of(CONFIG) is None
-    assert BucketIndex.of(replace(CONFIG, raw={"hoodie.index.type": "BLOOM"})) is None
-    assert BucketIndex.of(replace(CONFIG, raw=BUCKET)) == BucketIndex("t", 4, ("id", "day"))
+    assert bucket_index_of(CONFIG) is None
+    assert bucket_index_of(replace(CONFIG, raw={"hoodie.index.type": "BLOOM"})) is None
+    assert bucket_index_of(replace(CONFIG, raw=BUCKET)) == BucketIndex("t", 4, ("id", "day"))
     some = replace(CONFIG, raw=BUCKET | {"hoodie.bucket.index.hash.field": "day"})
-    assert BucketIndex.of(some) == BucketIndex("t", 4, ("day",))
+    assert bucket_index_of(some) == BucketIndex("t", 4, ("day",))

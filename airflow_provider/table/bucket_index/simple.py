@@ -8,7 +8,7 @@ file group a bucket).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,19 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
-from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.file_names import is_bucket
 from airflow_provider.table.java_hash import java_hash, java_hashes
-from airflow_provider.table.properties import (
-    BUCKET_ENGINE,
-    BUCKET_HASH_FIELD,
-    INDEX_TYPE,
-    MOST_BUCKETS,
-    NUMBER_OF_BUCKETS,
-    TableConfig,
-)
+from airflow_provider.table.properties import INDEX_TYPE, NUMBER_OF_BUCKETS
+from airflow_provider.table.storage import Storage
 
-_OF_OTHER_ENGINES = ("hoodie.bucket.index.partition.expressions", "hoodie.bucket.index.partition.rule.type")
 _FIXED_REST = "-0000-0000-0000-000000000000-0"
 _NULL, _EMPTY = "__null__", "__empty__"
 
@@ -47,41 +40,27 @@ class BucketIndex:
     buckets: int
     hash_fields: tuple[str, ...]
 
-    @classmethod
-    def of(cls, config: TableConfig) -> BucketIndex | None:
-        """The bucket index that a table's options name.
+    def on(self, storage: Storage, view: FileSystemView, partitions: Iterable[str]) -> BucketIndex:
+        """The index as it is in some partitions, for writing to them.
 
-        :param config: the table's configuration.
-        :return: None when ``hoodie.index.type`` is not ``BUCKET``.
-        :raises UnsupportedTableError: when it is another one than the simple one, or cannot work; names the
-            property, its value and the remedy.
+        :param storage: the table's storage.
+        :param view: the snapshot that the write sees.
+        :param partitions: partition paths.
         """
-        options = config.raw
-        if options.get(INDEX_TYPE, "").upper() != "BUCKET":
-            return None
-        engine = options.get(BUCKET_ENGINE, "SIMPLE").upper()
-        if engine != "SIMPLE":
-            why = (
-                "its buckets are split and merged; only SIMPLE is written here; write it with the JVM's Hudi"
-            )
-            raise _refused(config, BUCKET_ENGINE, engine, why)
-        for key in _OF_OTHER_ENGINES:
-            if value := options.get(key):
-                why = "partitions have their own numbers of buckets; write it with the JVM's Hudi"
-                raise _refused(config, key, value, why)
-        number = options.get(NUMBER_OF_BUCKETS, "")
-        if not number.isdecimal() or not 0 < int(number) <= MOST_BUCKETS:
-            why = f"say how many buckets a partition has, 1 to {MOST_BUCKETS}"
-            raise _refused(config, NUMBER_OF_BUCKETS, number, why)
-        keys = config.record_key_fields
-        if not keys:
-            raise _refused(config, "hoodie.table.recordkey.fields", "", "there is no record key to hash")
-        named = options.get(BUCKET_HASH_FIELD, "").split(",")
-        fields = tuple(each.strip() for each in named if each.strip()) or keys
-        if unknown := [each for each in fields if each not in keys]:
-            why = f"{unknown[0]} is no column of the record key ({', '.join(keys)}); name one or leave it out"
-            raise _refused(config, BUCKET_HASH_FIELD, ",".join(fields), why)
-        return cls(config.name, int(number), fields)
+        del storage, view, partitions  # each has the same number of buckets at all times
+        return self
+
+    def of_rows(
+        self, keys: pa.Array, paths: Sequence[str], partitions: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """The bucket of each row, a number in its partition below :attr:`buckets`.
+
+        :param keys: the rows' record keys, without nulls.
+        :param paths: partition paths.
+        :param partitions: the position of each row's partition among the paths.
+        """
+        del paths, partitions
+        return self.of_keys(keys)
 
     def of_keys(self, keys: pa.Array) -> npt.NDArray[np.int64]:
         """The bucket of each record key (``BucketIdentifier.getBucketId``).
@@ -147,6 +126,16 @@ class BucketIndex:
             found = f"{number:08d}{str(uuid.uuid5(uuid.NAMESPACE_OID, f'{found} {at}'))[8:]}-0"
         return found
 
+    def overwriting_file_id(self, partition_path: str, number: int, spent: Container[FileGroupId]) -> str:
+        """The file id of a bucket in a partition that is overwritten.
+
+        :param partition_path: the partition.
+        :param number: of the bucket.
+        :param spent: the file groups that are there, and those that were taken out.
+        """
+        del partition_path, spent
+        return f"{number:08d}{str(uuid.uuid4())[8:]}-0"
+
 
 def bucket_of(group: FileGroupId) -> FileGroupId | None:
     """What file groups of one bucket have in common: their partition, and their number.
@@ -190,12 +179,3 @@ def _list_hash(values: Iterable[str | None]) -> int:
     for value in values:
         found = (31 * found + (0 if value is None else java_hash(value))) & 0xFFFFFFFF
     return found
-
-
-def _refused(config: TableConfig, key: str, value: str, why: str) -> UnsupportedTableError:
-    return UnsupportedTableError(
-        f"table {config.name!r} has {INDEX_TYPE}=BUCKET and {key}={value}: {why}",
-        table=config.name,
-        property=key,
-        value=value,
-    )

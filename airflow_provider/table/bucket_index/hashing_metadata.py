@@ -1,0 +1,242 @@
+"""Which buckets a partition has under consistent hashing, and where Hudi keeps that.
+
+Each resizing of a partition's buckets writes a file of its own, named after its instant. It counts once that
+instant has completed.
+
+Sources: ``HoodieConsistentHashingMetadata``, ``ConsistentHashingNode``, ``ConsistentBucketIdentifier`` (the
+ring) and ``ConsistentBucketIndexUtils`` (which file counts) of Apache Hudi 1.2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from airflow_provider.exceptions import CorruptTableError
+from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_names import new_file_id
+from airflow_provider.table.storage import Storage
+from airflow_provider.table.timeline import State
+
+HASHING_METADATA = ".hoodie/.bucket_index/consistent_hashing_metadata"
+"""The folder that has a folder of such files for each partition."""
+FIRST_INSTANT = "00000000000000"
+"""The instant of the buckets that a partition begins with; it needs no completion."""
+NORMAL, REPLACE, DELETE = "NORMAL", "REPLACE", "DELETE"
+
+_MASK = 2**31 - 1
+_SUFFIX, _COMMIT_SUFFIX = ".hashing_meta", ".commit"
+
+
+@dataclass(frozen=True)
+class HashingNode:
+    """A bucket: the keys whose hash is at most its value, and above that of the node before.
+
+    :param value: its place on the ring of hashes.
+    :param file_id_prefix: of its file group; None for a node that goes.
+    :param tag: in a plan ``REPLACE`` or ``DELETE``: what happens at that place; else ``NORMAL``.
+    """
+
+    value: int
+    file_id_prefix: str | None
+    tag: str = NORMAL
+
+    @property
+    def file_id(self) -> str:
+        """The id of its only file group."""
+        return f"{self.file_id_prefix}-0"
+
+    def to_json(self) -> dict[str, Any]:
+        """Hudi's record of it."""
+        return {"value": self.value, "fileIdPrefix": self.file_id_prefix, "tag": self.tag}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> HashingNode:
+        """Read Hudi's record."""
+        return cls(record["value"], record["fileIdPrefix"], record["tag"])
+
+
+@dataclass(frozen=True)
+class HashingMetadata:
+    """The buckets of a partition.
+
+    :param partition_path: the partition.
+    :param buckets: how many it had at first.
+    :param nodes: the buckets, in the order of their values.
+    :param instant: of the resizing that made them.
+    :param seq_no: how many resizings came before.
+    """
+
+    partition_path: str
+    buckets: int
+    nodes: tuple[HashingNode, ...]
+    instant: str = FIRST_INSTANT
+    seq_no: int = 0
+
+    @classmethod
+    def first(cls, partition_path: str, buckets: int) -> HashingMetadata:
+        """The buckets that a partition begins with: the same for every writer.
+
+        :param partition_path: the partition.
+        :param buckets: how many.
+        """
+        step = (_MASK + buckets - 1) // buckets
+        ends = [min(step * number, _MASK) for number in range(buckets + 1)]
+        nodes = (HashingNode(end, _name_of(partition_path, begin, end)) for begin, end in pairwise(ends))
+        return cls(partition_path, buckets, tuple(nodes))
+
+    @cached_property
+    def values(self) -> list[int]:
+        """The places of the nodes on the ring, in their order."""
+        return [node.value for node in self.nodes]
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of each node, by the id of its file group."""
+        return {node.file_id: number for number, node in enumerate(self.nodes)}
+
+    def number_of(self, hash_: int) -> int:
+        """The number of the node that a hash belongs to.
+
+        :param hash_: of a record key, 31 bits.
+        """
+        return bisect_left(self.values, hash_) % len(self.nodes)
+
+    def with_nodes(self, changed: Iterable[HashingNode], instant: str) -> HashingMetadata:
+        """The buckets after a resizing.
+
+        :param changed: what happens at some places of the ring.
+        :param instant: requested time of the resizing.
+        """
+        nodes = {node.value: node for node in self.nodes}
+        for node in changed:
+            if node.tag == DELETE:
+                nodes.pop(node.value, None)
+            else:
+                nodes[node.value] = replace(node, tag=NORMAL)
+        ring = tuple(nodes[value] for value in sorted(nodes))
+        return replace(self, nodes=ring, instant=instant, seq_no=self.seq_no + 1)
+
+    @property
+    def path(self) -> str:
+        """The path of its file, relative to the table."""
+        return f"{_folder(self.partition_path)}/{self.instant}{_SUFFIX}"
+
+    @property
+    def commit_path(self) -> str:
+        """The path of the empty file by which the JVM's Hudi says that it counts."""
+        return f"{_folder(self.partition_path)}/{self.instant}{_COMMIT_SUFFIX}"
+
+    def to_json(self) -> bytes:
+        """The content of its file."""
+        said = {
+            "version": 0,
+            "partitionPath": self.partition_path,
+            "instant": self.instant,
+            "numBuckets": self.buckets,
+            "seqNo": self.seq_no,
+            "nodes": [node.to_json() for node in self.nodes],
+        }
+        return json.dumps(said, indent=2, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> HashingMetadata:
+        """Read the content of a file.
+
+        :raises ValueError: when it is none.
+        """
+        try:
+            said = json.loads(content)
+            nodes = sorted(map(HashingNode.from_json, said["nodes"]), key=lambda node: node.value)
+            named = (said[name] for name in ("instant", "seqNo"))
+            return cls(said["partitionPath"], said["numBuckets"], tuple(nodes), *named)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def new_file_id_prefix() -> str:
+    """A prefix for the file id of a new bucket."""
+    return new_file_id().removesuffix("-0")
+
+
+def load_hashing_metadata(
+    storage: Storage, view: FileSystemView, partition_path: str
+) -> HashingMetadata | None:
+    """The buckets of a partition on a snapshot.
+
+    :param storage: the table's storage.
+    :param view: the snapshot.
+    :param partition_path: the partition.
+    :return: None when no writer has made any.
+    :raises CorruptTableError: when a file cannot be read as what it is.
+    """
+    folder = _folder(partition_path)
+    names = (name for name in storage.names(folder) if name.endswith(_SUFFIX))
+    for instant in sorted((name.removesuffix(_SUFFIX) for name in names), reverse=True):
+        path = f"{folder}/{instant}{_SUFFIX}"
+        known = view.timeline.find(instant)
+        completed = known is not None and known.state is State.COMPLETED
+        was_archived = known is None and instant < view.timeline.starts
+        if not (completed or was_archived or instant == FIRST_INSTANT):
+            continue
+        try:
+            found = HashingMetadata.from_json(storage.read(path))
+        except ValueError as error:
+            raise CorruptTableError(
+                f"table {storage.root}: {path} is no hashing metadata of a bucket index ({error}); restore "
+                "it from a backup, or load the rows into a new table",
+                path=path,
+            ) from error
+        # What the JVM's Hudi goes by as well, so that both find the same.
+        if instant == FIRST_INSTANT or completed or _has_base_file(view, found):
+            return found
+    return None
+
+
+def put_hashing_metadata(storage: Storage, metadata: HashingMetadata) -> HashingMetadata:
+    """Put the buckets that a partition begins with, unless another writer has.
+
+    :param storage: the table's storage.
+    :param metadata: from :meth:`HashingMetadata.first`.
+    :return: what is there now.
+    """
+    if not storage.put_if_absent(metadata.path, metadata.to_json()):
+        metadata = HashingMetadata.from_json(storage.read(metadata.path))
+    storage.put_if_absent(metadata.commit_path, b"")
+    return metadata
+
+
+def delete_hashing_metadata(storage: Storage, instant: str, partition_paths: Iterable[str]) -> None:
+    """Delete the files of a resizing that does not count.
+
+    :param storage: the table's storage.
+    :param instant: its requested time.
+    :param partition_paths: the partitions in which it has some.
+    """
+    for partition in partition_paths:
+        folder = _folder(partition)
+        # The JVM's Hudi takes the second one without the first for an error.
+        storage.delete(f"{folder}/{instant}{_COMMIT_SUFFIX}")
+        storage.delete(f"{folder}/{instant}{_SUFFIX}")
+
+
+def _has_base_file(view: FileSystemView, metadata: HashingMetadata) -> bool:
+    there = {each.file_id for each in view.base_files(metadata.partition_path)}
+    return any(node.file_id in there for node in metadata.nodes)
+
+
+def _folder(partition_path: str) -> str:
+    return f"{HASHING_METADATA}/{partition_path}".rstrip("/")
+
+
+def _name_of(partition_path: str, begin: int, end: int) -> str:
+    """``UUID.nameUUIDFromBytes``, as the JVM names a file group."""
+    named = begin.to_bytes(8) + end.to_bytes(8) + partition_path.encode()
+    return str(uuid.UUID(bytes=hashlib.md5(named, usedforsecurity=False).digest(), version=3))
