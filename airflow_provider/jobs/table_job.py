@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -114,16 +114,29 @@ def _value(hint: Any, value: Any) -> Any:
 
 
 def _by_setting(cls: Any, settings: Mapping[str, Any]) -> Any:
-    own = {name: settings[name] for name in _parts(cls).keys() & settings.keys()}
-    left = {name: value for name, value in settings.items() if name not in own}
-    for name, (hint, names) in _inner_parts(cls).items() if left else ():
-        if name not in own and (inside := names & left.keys()):
-            own[name] = _by_setting(hint, {each: left.pop(each) for each in inside})
+    own, inside = _places(cls, frozenset(settings))
+    values = {name: settings[name] for name in own}
+    for name, hint, names in inside:
+        values[name] = _by_setting(hint, {each: settings[each] for each in names})
+    return cls(**values)
+
+
+@cache
+def _places(
+    cls: Any, settings: frozenset[str]
+) -> tuple[frozenset[str], Sequence[tuple[str, Any, frozenset[str]]]]:
+    """Which of some settings are fields, and which belong to which field, with that field's type."""
+    own = _parts(cls).keys() & settings
+    left, inside = settings - own, []
+    for name, (hint, names) in _inner_parts(cls).items():
+        if name not in own and (here := names & left):
+            inside.append((name, hint, here))
+            left -= here
     if left:
         raise InvalidInputError(
             f"there is no setting {min(left)!r}; known: {', '.join(sorted(_settings_of(cls)))}"
         )
-    return cls(**own)
+    return frozenset(own), inside
 
 
 @cache

@@ -102,7 +102,9 @@ def partition_paths(batch: pa.Table | pa.RecordBatch, config: TableConfig) -> pa
         distinct = _text(encoded.dictionary, column, InvalidPartitionValueError).to_pylist()
         segments = [_segment(column, text, config) for text in distinct]
         segments.append(_segment(column, None, config))
-        indices = pc.fill_null(encoded.indices.cast(pa.int64()), len(distinct))
+        indices = encoded.indices
+        if indices.null_count:
+            indices = pc.fill_null(indices.cast(pa.int64()), len(distinct))
         parts.append(pa.array(segments, pa.string()).take(indices))
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
 

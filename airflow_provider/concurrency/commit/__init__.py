@@ -23,6 +23,7 @@ from airflow_provider.concurrency.commit.index_entries import (
 from airflow_provider.concurrency.commit.publish import (
     STAGED_FOLDER,
     clean_up,
+    completed_instant,
     files_in,
     publish_head,
     staged_metadata_path,
@@ -49,6 +50,7 @@ __all__ = [
     "change_indexes",
     "clean_up",
     "commit",
+    "completed_instant",
     "drop_indexes",
     "files_in",
     "find_unlogged_commits",

@@ -223,6 +223,7 @@ class Heartbeat:
         self._is_alive = is_alive or (lambda: True)
         self._beaten = time.monotonic()
         self._lost: str | None = None
+        _known.setdefault(storage, {}).setdefault(folder, {})[instant] = info
         self._recurring = Recurring(self._run, info.interval, f"heartbeat-{instant}")
 
     def check(self) -> None:

@@ -30,9 +30,10 @@ class CommitLog:
     :param storage: the table's storage.
     """
 
-    # The newest entries that were read: they never change, and every write asks several times for those that
-    # came since. From the last one the log's end is found by a step or two and no listing.
-    _known: WeakKeyDictionary[Storage, dict[int, LogEntry]] = WeakKeyDictionary()
+    # The newest entries that were read or put, with their content: they never change, and every write asks
+    # several times for those that came since. From the last one the log's end is found by a step or two and
+    # no listing.
+    _known: WeakKeyDictionary[Storage, dict[int, tuple[bytes, LogEntry]]] = WeakKeyDictionary()
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -45,8 +46,9 @@ class CommitLog:
     def newest(self) -> LogEntry | None:
         """The newest entry; None for an empty log."""
         last = max(self._entries, default=0)
+        known = self._entries.get(last)
         newest = self._load(last)
-        if newest != self._entries.get(last):  # trimmed, or the table was made anew
+        if known is None or newest != known[1]:  # trimmed, or the table was made anew
             self._entries.clear()
         # An entry in the trimmed part is of a paused process that was killed before it deleted it (append).
         while newest is None or newest.sequence <= self.trimmed():  # or trimmed since, perhaps right now
@@ -64,15 +66,10 @@ class CommitLog:
         :raises CorruptTableError: when the file is not an entry.
         """
         if (known := self._entries.get(sequence)) is not None:
-            return known
-        entry = self._load(sequence)
-        if entry is not None:
-            self._entries[sequence] = entry
-            if len(self._entries) > _KEPT:
-                self._entries.pop(min(self._entries), None)
-        return entry
+            return known[1]
+        return self._load(sequence, keeps=True)
 
-    def _load(self, sequence: int) -> LogEntry | None:
+    def _load(self, sequence: int, *, keeps: bool = False) -> LogEntry | None:
         if sequence < 1:
             return None
         path = _path(sequence)
@@ -80,12 +77,22 @@ class CommitLog:
             data = self._storage.read(path)
         except FileNotFoundError:
             return None
+        if (known := self._entries.get(sequence)) is not None and known[0] == data:
+            return known[1]
         try:
-            return LogEntry.from_json(sequence, data)
+            entry = LogEntry.from_json(sequence, data)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptTableError(
                 f"table {self._storage.root}: {path} is not a commit log entry: {error}", path=path
             ) from error
+        if keeps:
+            self._keep(sequence, data, entry)
+        return entry
+
+    def _keep(self, sequence: int, data: bytes, entry: LogEntry) -> None:
+        self._entries[sequence] = data, entry
+        if len(self._entries) > _KEPT:
+            self._entries.pop(min(self._entries), None)
 
     def after(self, sequence: int) -> Iterator[LogEntry]:
         """Entries with a larger sequence, in order, up to the head at the moment of asking."""
@@ -125,8 +132,9 @@ class CommitLog:
         # What the entry builds on survives a power failure no less than the entry: earlier entries, and what
         # others have published.
         self._storage.sync_later(folders=PUBLISHED_FOLDERS)
+        data = entry.to_json()
         try:
-            put = self._storage.put_if_absent(_path(sequence), entry.to_json())
+            put = self._storage.put_if_absent(_path(sequence), data)
         except OSError:
             # The answer was lost, not necessarily the put: the log says which.
             if self.read(sequence) != entry:
@@ -145,6 +153,8 @@ class CommitLog:
                 f"log went on past its place {sequence} and was trimmed; run it again",
                 instant=entry.instant,
             )
+        if put:
+            self._keep(sequence, data, entry)
         return put
 
     def _is_archived(self, entry: LogEntry) -> bool:

@@ -8,9 +8,8 @@ earlier versions, which had one kind with all fields, are read as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from airflow_provider.table.file_groups import FileGroupId
@@ -106,18 +105,17 @@ class LogEntry:
 
     def to_json(self) -> bytes:
         """The entry's file content."""
+        said = vars(self)
         content = {
-            _name(each): sorted(value) if isinstance(value, frozenset) else value
-            for each in fields(self)
-            if each.name != "sequence"
-            and ((value := getattr(self, each.name)) != each.default or each.name in _ALWAYS)
+            written: sorted(value) if isinstance(value, frozenset) else value
+            for name, written, default in _WRITTEN[type(self)]
+            if (value := said[name]) != default
         }
         if isinstance(self, Plan):  # no field of its own tells it from a commit
             content["plans"] = True
         return json.dumps(content, separators=(",", ":")).encode()
 
     @classmethod
-    @lru_cache(maxsize=64)  # the newest are asked for again and again
     def from_json(cls, sequence: int, data: bytes) -> LogEntry:
         """Read a file's content; fields of later versions are ignored.
 
@@ -392,4 +390,14 @@ _KINDS: Mapping[str, type[LogEntry]] = {
 _NAMES: Mapping[type[LogEntry], Mapping[str, str]] = {
     kind: {_name(each): each.name for each in fields(kind)}
     for kind in (Commit, Plan, Rollback, Revert, Restore, Savepoint, Archival)
+}
+
+# Of each kind the fields with their names in the file, and the value for which a field is left out.
+_WRITTEN: Mapping[type[LogEntry], Sequence[tuple[str, str, Any]]] = {
+    kind: [
+        (each.name, _name(each), None if each.name in _ALWAYS else each.default)
+        for each in fields(kind)
+        if each.name != "sequence"
+    ]
+    for kind in _NAMES
 }

@@ -15,6 +15,7 @@ from airflow_provider.concurrency.commit import (
     Rebase,
     Rebased,
     commit,
+    completed_instant,
     log_unlogged_commits,
 )
 from airflow_provider.concurrency.conflicts import (
@@ -55,6 +56,7 @@ from airflow_provider.table.timeline import (
     Timeline,
     later_commit_has_schema,
     metadata_of,
+    remember_schema,
 )
 
 log = logging.getLogger(__name__)
@@ -322,6 +324,8 @@ class Committing:
     def _end_write(self, entry: Commit) -> None:
         self._write.ended = True
         self._write.heartbeat.stop()  # a beat after the publication would bring its file back
+        if (schema := self._content.schema) is not None and self._content.metadata is None:
+            remember_schema(self._storage, completed_instant(entry), entry.operation, schema)
         keep_history(self._storage, entry, self._content)
 
     def _conflicts_with(self, this: WriteDescription, changes: Sequence[CompletedEntry]) -> list[Conflict]:

@@ -31,6 +31,7 @@ _DYNAMIC = struct.Struct(">iii")  # keys a row may hold, keys in the last row, r
 _MULTIPLIER = np.uint32(0x5BD1E995)
 _WORTH_THREADS, _THREADS = 262_144, 2  # keys; more threads would wait for memory
 _WORTH_ARRAYS = 10  # keys; a call of numpy takes as long as the hashes of a key
+_WORTH_SINGLE_HASHES = 2048  # keys; of fewer, a call of numpy costs more than its work
 _CHUNK = 16_384  # keys hashed at a time, so that the working arrays stay in the CPU's cache
 
 _MASK = 0xFFFF_FFFF
@@ -319,7 +320,11 @@ def _fill(keys: _Keys, members: _Longs, bits: int, hashes: int) -> _Bits:
 
 def _set_bits(unpacked: _Bits, keys: _Keys, members: _Longs, bits: int, hashes: int) -> None:
     def set_those_of(some: _Longs) -> None:
-        for _, hashed in keys.hashed(some):
+        for portion, hashed in keys.hashed(some):
+            if len(portion) < _WORTH_SINGLE_HASHES:
+                chain = np.concatenate([hashed.next().copy() for _ in range(hashes)])
+                unpacked[_positions(chain, bits)] = 1
+                continue
             for _ in range(hashes):
                 unpacked[_positions(hashed.next(), bits)] = 1
 

@@ -58,6 +58,7 @@ from airflow_provider.table.timeline.schema_resolver import (
     has_never_changed,
     keeper_of_schema,
     later_commit_has_schema,
+    remember_schema,
     schema_of_commit,
     table_schema,
 )
@@ -118,6 +119,7 @@ __all__ = [
     "oldest_archived",
     "parse_time",
     "read_completed",
+    "remember_schema",
     "replaced_by_archived",
     "requested_metadata",
     "schema_of_commit",

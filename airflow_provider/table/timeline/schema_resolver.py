@@ -151,6 +151,18 @@ def _logged_schemas(
             yield instant, schema
 
 
+def remember_schema(storage: Storage, instant: Instant, operation: str, schema: TableSchema) -> None:
+    """Save the next look at the schema from reading a commit that this process has written.
+
+    :param storage: the table's storage.
+    :param instant: the completed instant.
+    :param operation: Hudi's operation type of the commit.
+    :param schema: the table's schema that the commit's metadata have.
+    """
+    if schema.ids is None and schema.folders is None and operation.upper() not in _KEEP_SCHEMA:
+        _known.setdefault(storage, {})[instant.file_name] = schema
+
+
 def _is_said_in(schema: TableSchema, content: bytes) -> bool:
     # To search the bytes costs a fraction of decoding the statistics of every written file.
     if schema.ids is not None or stored_text(SCHEMA) + stored_text(schema.text) not in content:
