@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,6 +51,7 @@ class WritePlan:
     :param storage: the table's storage.
     :param config: the table's configuration.
     :param schema: the table's schema after the write.
+    :param semantics: how versions of a record are merged.
     :param instant: requested time of the write.
     :param looks_up_keys: whether rows replace older versions of their records.
     :param deletes: whether rows delete their records.
@@ -62,16 +62,12 @@ class WritePlan:
     storage: Storage
     config: TableConfig
     schema: TableSchema
+    semantics: MergeSemantics
     instant: str
     looks_up_keys: bool
     deletes: bool
     target_file_size: int
     targets: Mapping[int, Target]
-
-    @cached_property
-    def semantics(self) -> MergeSemantics:
-        """How versions of a record are merged."""
-        return MergeSemantics.of(self.config)
 
 
 @dataclass(frozen=True)

@@ -465,6 +465,7 @@ class Ingestion:
             storage=table.storage,
             config=table.config,
             schema=self._schema,
+            semantics=table.merge_semantics,
             instant=self.writer.instant,
             looks_up_keys=job.kind_on(table).looks_up_keys,
             deletes=job.operation == "delete",

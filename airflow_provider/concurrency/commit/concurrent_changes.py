@@ -237,7 +237,8 @@ class Moment:
         :raises InstantRolledBackError: when the caller was paused while the log was trimmed past the earlier
             moment, so that the log does not tell.
         """
-        entries = list(itertools.takewhile(self._is_known, self._log.after(base.sequence)))
+        later = self._log.after(base.sequence) if base.sequence < self.sequence else ()
+        entries = list(itertools.takewhile(self._is_known, later))
         if base.sequence + len(entries) < self.sequence:
             raise InstantRolledBackError(
                 f"table {self._storage.root}: what is based on entry {base.sequence} of the commit log stood "

@@ -153,7 +153,7 @@ class CommitLog:
                 f"log went on past its place {sequence} and was trimmed; run it again",
                 instant=entry.instant,
             )
-        if put:
+        if put and entry.sequence == sequence:
             self._keep(sequence, data, entry)
         return put
 

@@ -179,7 +179,7 @@ class HudiOptions:
         """What the options say of the configuration for :func:`airflow_provider.locks.open_lock`."""
         return lock_config(self.values)
 
-    @property
+    @cached_property
     def index(self) -> IndexOptions:
         """The options of the metadata table and its indexes, with Hudi's defaults."""
         return IndexOptions.of(self.values)
