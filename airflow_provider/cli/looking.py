@@ -115,6 +115,7 @@ def explain_(
         show_one(explained, as_json)
         return
     steps, indexes = explained.pop("steps"), explained.pop("indexes")
+    explained["where"] = " and ".join(where or ())
     show_one({**explained, "indexes": [f"{index}: {state}" for index, state in indexes.items()]}, as_json)
     if steps:
         show(steps, as_json)

@@ -68,7 +68,7 @@ def write_ids(
 
     with opened_metastore(db) as metastore:
         told = report_write_ids(metastore, *split_table_name(table))
-    if as_json:
+    if as_json or not told["open"]:
         show_one(told, as_json)
         return
     show_one({"high_watermark": told["high_watermark"], "aborted": told["aborted"]}, as_json)

@@ -23,7 +23,7 @@ _R = TypeVar("_R")
 
 
 def show(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Print rows with the same columns.
+    """Print rows with the same columns; one below the other, where the names do not fit side by side.
 
     :param rows: one mapping a row.
     :param as_json: as a JSON array.
@@ -35,7 +35,13 @@ def show(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         console.print("nothing")
         return
     texts = [[_text(value) for value in row.values()] for row in rows]
-    columns = zip(rows[0], zip(*texts, strict=True), strict=True)
+    columns = list(zip(rows[0], zip(*texts, strict=True), strict=True))
+    if sum(_least_width(*column) + 3 for column in columns) >= console.width:
+        for number, described in enumerate(rows):
+            if number:
+                console.print()
+            show_one(described, as_json)
+        return
     # An instant is one word, which people copy.
     shown = Table(
         *(Column(name, overflow="fold", no_wrap=any(map(_is_instant, found))) for name, found in columns)
@@ -79,6 +85,10 @@ def show_one(described: Mapping[str, Any], as_json: bool) -> None:
     for name, value in described.items():
         shown.add_row(f"[bold]{name}[/]", _text(value))
     console.print(shown)
+
+
+def _least_width(name: str, found: Sequence[str]) -> int:
+    return max(len(name), *(len(text) for text in found if _is_instant(text)), 0)
 
 
 def _is_instant(text: str) -> bool:

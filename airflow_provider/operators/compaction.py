@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+_KINDS = {
+    "table_compactions": "compaction",
+    "log_compactions": "log compaction",
+    "compactions": "compaction of the metadata table",
+}
+
+
 class CompactionOperator(TableOperator):
     """Compacts a merge-on-read table, and any table's metadata table: log files are merged into base files.
 
@@ -152,8 +159,23 @@ class CompactionOperator(TableOperator):
                 result["log_compactions"] = [each.to_dict() for each in done]
             done = compact(table, settings, lock=lock, max_failures=most_failures)
             result["compactions"] = [each.to_dict() for each in done]
-        self.log.info("%s", result)
+        self._tell(result, only_tell)
         return {"table": self.table, **result, "dry_run": only_tell}
+
+    def _tell(self, result: dict[str, Any], only_tell: bool) -> None:
+        if only_tell:
+            self.log.info("%s", result)
+            return
+        done = [(kind, each) for kind, all_of_it in result.items() for each in all_of_it]
+        for kind, each in done:
+            self.log.info(
+                "%s %s completed at %s: %d file groups, %d records, %d bytes",
+                _KINDS[kind],
+                *(each[key] for key in ("instant", "completion_time", "file_groups", "records")),
+                each["bytes_written"],
+            )
+        if not done:
+            self.log.info("nothing to compact")
 
     def _log_settings(self, options: EffectiveOptions) -> LogCompactionSettings | None:
         """For which file groups a log compaction is due; None where nobody wants one."""

@@ -40,6 +40,9 @@ _LOCAL_CONF: Mapping[str, str] = {
 }
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+NAMES_NO_FOLDER = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
+"""The class of Spark that warns when a source is a pattern."""
+
 _LOG_FILES = "table-services-spark-"
 _KEPT_SECONDS = 7 * 24 * 3600
 
@@ -77,7 +80,7 @@ def local_session(
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in given.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return _quieter(builder.getOrCreate())
 
 
 def job_session(
@@ -117,8 +120,16 @@ def _session(
         _give_up_after(spark, connect_timeout)
         return spark
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit sets it for the Python that it starts
-        return SparkSession.builder.appName(app_name).getOrCreate()
+        return _quieter(SparkSession.builder.appName(app_name).getOrCreate())
     return local_session(app_name, conf.get("spark.master", "local[*]"), conf, log_file=log_file)
+
+
+def _quieter(spark: SparkSession) -> SparkSession:
+    """Spark looks for a folder that is named like a pattern, and warns with a stack trace of its absence."""
+    if (jvm := spark.sparkContext._jvm) is not None:
+        log4j = jvm.org.apache.logging.log4j
+        log4j.core.config.Configurator.setLevel(NAMES_NO_FOLDER, log4j.Level.ERROR)
+    return spark
 
 
 def _tell_user_interface(spark: SparkSession) -> None:

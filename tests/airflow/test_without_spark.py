@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from datetime import datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from airflow_provider.exceptions import (
     SparkNeededError,
 )
 from airflow_provider.operators import IngestOperator
+from airflow_provider.spark.job_answer import JOBS_FOLDER
 from airflow_provider.table.reading.snapshots import snapshot
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import assert_undone, in_thread, ingest, last_transaction, rows_of
@@ -113,6 +115,26 @@ def test_a_source_that_is_missing_or_empty(metastore, table, source, path, argum
         ingest(source, **where, **{argument: "wait"}).execute({})
     assert isinstance(raised.value.__cause__, InvalidInputError)
     assert table.timeline().instants == ()
+
+
+@pytest.mark.parametrize("source_path", ["missing/*.parquet", "s3://not-to-be-reached/a.parquet"])
+def test_a_source_that_cannot_be_listed_is_refused_before_anything_is_written(
+    metastore, table, source, source_path, monkeypatch
+):
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # no credentials anywhere
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    where = source_path if "://" in source_path else f"{source}/{source_path}"
+    before = sorted(Path(table.location).rglob("*"))
+    with pytest.raises(AirflowFailException, match=r"MissingSourceError|UnreadableSourceError"):
+        ingest(source, source=where, engine="arrow").execute({})
+    assert sorted(Path(table.location).rglob("*")) == before
+    assert metastore.valid_txn_list().high_watermark == 0
+
+
+def test_a_jobs_answer_does_not_stay(metastore, table, source):
+    ingest(source, engine="arrow").execute({})
+    assert table.storage.list(JOBS_FOLDER) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -100,6 +101,7 @@ def test_a_query_is_explained(table: HudiTable) -> None:
     shown = CliRunner().invoke(app, ["explain", table.location, "--where", "id is null"])
     assert shown.exit_code == 0
     assert "column_stats: usable" in shown.output.replace("\n", " ")
+    assert re.search(r"^where +id is null *$", shown.output, re.MULTILINE)
     with pytest.raises(InvalidInputError, match="is no filter"):
         call("explain", table.location, "--where", "id ~ 3")
 

@@ -133,6 +133,8 @@ def choose_engine_for(
         missing for Spark too.
     :raises MissingSourceError: when the source is missing.
     :raises EmptySourceError: when the source contains no file.
+    :raises UnreadableSourceError: when the engine is pyarrow, and cannot list the source.
+    :raises SparkNeededError: when the engine is pyarrow, and only Spark finds the source's files.
     :raises InvalidInputError: when no engine can read the source.
     """
     is_arrow = source.source_format.lower() in ARROW_FORMATS
@@ -140,6 +142,8 @@ def choose_engine_for(
         raise InvalidInputError(
             f"source_format {source.source_format!r} is one that Spark does not read; give engine='arrow'"
         )
+    if engine == ARROW:
+        find_files(source, storage_options)  # or no transaction is opened for it
     if engine != AUTO:
         return choose_engine(engine, 0, "", arrow_max_bytes)
     if reason := _why_not(source):

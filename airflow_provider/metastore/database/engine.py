@@ -412,7 +412,10 @@ def _migrate(connection: Connection) -> None:
             f"{schema.SCHEMA_REVISION!r}); it was written by a newer release: upgrade this package",
             revision=before,
         ) from error
-    log.info("metastore schema brought from revision %s to %s", before, schema.SCHEMA_REVISION)
+    if before is None:
+        log.info("metastore schema made, revision %s", schema.SCHEMA_REVISION)
+    else:
+        log.info("metastore schema brought from revision %s to %s", before, schema.SCHEMA_REVISION)
 
 
 def _nothing_happened(error: BaseException) -> bool:

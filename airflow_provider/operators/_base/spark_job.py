@@ -26,7 +26,7 @@ from airflow.sdk.log import mask_secret
 from airflow_provider.exceptions import InvalidConnectionError, JobFailedError
 from airflow_provider.hooks.spark_cluster import StandaloneCluster, spark_cluster
 from airflow_provider.operators._base.engine_archive import write_engine_archive
-from airflow_provider.spark.job_answer import JOBS_FOLDER, RESULT_PREFIX, read_answer, result_of_answer
+from airflow_provider.spark.job_answer import JOBS_FOLDER, RESULT_PREFIX, result_of_answer, take_answer
 from airflow_provider.spark.session import spark_log_file
 from airflow_provider.table.storage import Storage
 
@@ -151,7 +151,13 @@ class SparkJob(abc.ABC):
             # Only its owner may read the folder, because storage options may contain secrets.
             specification.write_text(job.to_json())
             end = self._run(specification, storage)
-        answer = self._answer or read_answer(storage, job.job_id)
+        stored = None
+        try:
+            stored = take_answer(storage, job.job_id)  # nobody else reads it
+        except OSError:
+            if self._answer is None:
+                raise
+        answer = self._answer or stored
         if answer is None and self.is_killed:
             raise JobFailedError(f"job {job.job_id} was killed with its task", job_id=job.job_id)
         if answer is None:

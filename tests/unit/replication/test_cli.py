@@ -42,6 +42,8 @@ def test_replicate_and_its_status(tmp_path: Path) -> None:
     [lag] = run("replication", "status", *urls)
     assert (lag["events"], lag["transactions"], lag["seconds"], lag["last_error"]) == (0, 0, 0.0, None)
     assert lag["bytes_left"] == 0
+    shown = CliRunner().invoke(app, ["replication", "status", *urls], env={"COLUMNS": "80"}).output
+    assert {"policy", "source_event_id", "last_error"} <= {line.split()[0] for line in shown.splitlines()}
     pair.check_equal()
 
 

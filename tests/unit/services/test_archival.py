@@ -121,6 +121,27 @@ def test_the_columns_stay_where_only_table_services_are_left(tmp_path: Path, alt
     assert HudiTable.open(table.location).schema == columns
 
 
+def test_columns_that_an_earlier_release_lost_come_back_with_their_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("n", pa.int32())])
+    table = HudiTable.create(str(tmp_path / "narrow"), name="narrow", schema=schema, record_key=["id"])
+    alter_table(table, Alteration(add={"tip": "double"}, widen={"n": "bigint"}))
+    columns = HudiTable.open(table.location).schema
+    ingest_arrow(table, pa.Table.from_pylist([{"id": 1, "n": 2**40, "tip": 1.5}], columns), "upsert")
+    rows = snapshot(table).to_table()
+    for column in ("n", "id", "n"):
+        schedule_clustering(table, ClusteringSettings(sort_by=(column,)))
+        cluster_in_process(table)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(archival, "keeper_of_schema", lambda *_: None)
+        archive(table, keep_min=1, keep_max=2)
+    table = HudiTable.open(table.location)
+    assert table.schema == schema
+    alter_table(table, Alteration(add={"tip": "double"}, widen={"n": "bigint"}))
+    assert snapshot(HudiTable.open(table.location)).to_table() == rows
+
+
 def test_nothing_is_due(table: HudiTable) -> None:
     commits(table, 3)
     before = sorted(Path(table.location).rglob("*"))
