@@ -90,10 +90,10 @@ soak mutants: export SWEEP = all
 soak: setup $(CLASSES) ## 100,000 interleavings and many more examples, for a night
 	EXAMPLES=5000 INTERLEAVINGS=100000 HISTORIES=1000 $(RUN) pytest -n 2 tests/unit -o timeout=0
 	SOAK=1 EXAMPLES=500 $(RUN) pytest -o timeout=0 \
-	  tests/processes/test_killed_and_paused.py tests/processes/test_slow_storage.py \
-	  tests/processes/test_indexes_beside_writers.py \
-	  tests/processes/test_cached_store.py tests/processes/test_replication.py \
-	  tests/unit/replication/test_killed.py tests/airflow/test_on_a_cluster.py
+	  tests/processes/table/test_killed_and_paused.py tests/processes/table/test_slow_storage.py \
+	  tests/processes/table/test_indexes_beside_writers.py \
+	  tests/processes/replicas/test_cached_store.py tests/processes/replicas/test_replication.py \
+	  tests/unit/replication/test_killed.py tests/airflow/on_spark/test_on_a_cluster.py
 
 	$(MAKE) mutants
 

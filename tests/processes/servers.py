@@ -214,7 +214,7 @@ def s3_endpoint(log_file: Path) -> Iterator[int]:
     port = free_port()
     with log_file.open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "tests.processes.s3_server", str(port)],
+            [sys.executable, "-m", "tests.processes.storage.s3_server", str(port)],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

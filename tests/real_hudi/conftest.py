@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.processes.servers import ZookeeperServer, zookeeper
-
-from .jvm import Jvm, Session, running
-from .one_lock import OneLock
+from tests.real_hudi.jvm import Jvm, Session, running
+from tests.real_hudi.one_lock import OneLock
 
 # Of each promise one test, which a push can wait for; `make test-hudi` runs them all.
 _EVERY_PUSH = (
@@ -44,7 +43,7 @@ _EVERY_PUSH = (
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what runs on every push; a name that is no test's is a mistake, and not passed over."""
-    ours = {item.name: item for item in items if item.path.parent == Path(__file__).parent}
+    ours = {item.name: item for item in items if Path(__file__).parent in item.path.parents}
     if config.getoption("markexpr") == "every_push" and (unknown := set(_EVERY_PUSH) - set(ours)):
         raise pytest.UsageError(f"no tests of the real Hudi: {sorted(unknown)}")
     for name in set(_EVERY_PUSH) & set(ours):

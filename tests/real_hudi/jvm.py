@@ -13,7 +13,7 @@ from typing import Any
 
 import tenacity
 
-from .environment import HUDI, real_hudi, server_environment
+from tests.real_hudi.environment import HUDI, real_hudi, server_environment
 
 SERVER = Path(__file__).with_name("spark_server.py")
 

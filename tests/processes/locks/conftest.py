@@ -15,10 +15,10 @@ from py4j.java_gateway import JavaGateway
 
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.storage.storage import Storage
-from tests.processes.hive_metastore import hive_metastore
 from tests.processes.locks.contender import Contender
 from tests.processes.locks.curator import java_gateway
-from tests.processes.metastore_service import metastore_service
+from tests.processes.metastore.hive_metastore import hive_metastore
+from tests.processes.metastore.metastore_service import metastore_service
 from tests.processes.servers import (
     Postgres,
     TcpProxy,

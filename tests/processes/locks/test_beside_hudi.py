@@ -19,7 +19,13 @@ from airflow_provider.table import HudiTable
 from airflow_provider.table.timeline.instant import format_time, parse_time
 from tests.processes.locks.curator import Curator
 from tests.processes.servers import ZookeeperServer
-from tests.unit.concurrency.another_hudi_writer import Jvm, create_trips, fares, only_file, rows
+from tests.unit.concurrency.other_hudi_writers.another_hudi_writer import (
+    Jvm,
+    create_trips,
+    fares,
+    only_file,
+    rows,
+)
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable
-
-from .jvm import SCHEMA, rows
+from tests.unit.indexing.jvm import SCHEMA, rows
 
 
 @pytest.fixture

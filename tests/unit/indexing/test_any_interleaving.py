@@ -22,10 +22,10 @@ from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.table.file_groups.view import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from tests.unit.concurrency.actors import add_writer
-from tests.unit.concurrency.rows import read_snapshot
-from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
-from tests.unit.concurrency.test_any_interleaving import (
+from tests.unit.concurrency.simulation.actors import add_writer
+from tests.unit.concurrency.simulation.rows import read_snapshot
+from tests.unit.concurrency.simulation.scheduler import Actor, NoLock, Simulation
+from tests.unit.concurrency.simulation.test_any_interleaving import (
     STEPS,
     TURNS,
     UPSERTS,
@@ -33,9 +33,8 @@ from tests.unit.concurrency.test_any_interleaving import (
     OnAnObjectStore,
     Upsert,
 )
+from tests.unit.indexing.test_killed import complete, drops, drops_all, indexes_of, runs, schedules
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
-
-from .test_killed import complete, drops, drops_all, indexes_of, runs, schedules
 
 WORK: dict[str, Callable[[HudiTable], object]] = {
     "planner": schedules,

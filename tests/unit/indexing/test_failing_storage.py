@@ -11,10 +11,9 @@ from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable
-from tests.processes.faults import with_faults
+from tests.processes.table.faults import with_faults
+from tests.unit.indexing.jvm import JvmWrite, SharedLock, rows
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
-
-from .jvm import JvmWrite, SharedLock, rows
 
 INDEXES = ["files", "record_index"]
 

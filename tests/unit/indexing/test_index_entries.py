@@ -13,10 +13,9 @@ from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table import HudiTable
 from airflow_provider.table.timeline.instant import Action
 from airflow_provider.table.timeline.metadata import encode
-from tests.unit.concurrency.another_hudi_writer import Jvm
-
-from .test_unlogged_commits import log_to_files_only
-from .under_shared_lock import ALL, SharedLock, indexed_keys, run, schedule
+from tests.unit.concurrency.other_hudi_writers.another_hudi_writer import Jvm
+from tests.unit.indexing.test_unlogged_commits import log_to_files_only
+from tests.unit.indexing.under_shared_lock import ALL, SharedLock, indexed_keys, run, schedule
 
 
 @pytest.fixture

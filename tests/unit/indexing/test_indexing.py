@@ -38,9 +38,8 @@ from airflow_provider.table.metadata_table.writer import UPSERT, begin_instant
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.instant import Action
 from airflow_provider.table.timeline.metadata import WriteStat
+from tests.unit.indexing.jvm import SCHEMA, rows
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
-
-from .jvm import SCHEMA, rows
 
 ALL = ["files", "column_stats", "bloom_filters", "record_index", "partition_stats"]
 

@@ -24,9 +24,9 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table.reader import METADATA_FOLDER
 from airflow_provider.table.timeline.instant import Action, State
 from tests.sweep import share_of
-from tests.unit.concurrency.actors import add_clusterer, add_restorer, add_writer
-from tests.unit.concurrency.memory_storage import MemoryStorage
-from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
+from tests.unit.concurrency.simulation.actors import add_clusterer, add_restorer, add_writer
+from tests.unit.concurrency.simulation.memory_storage import MemoryStorage
+from tests.unit.concurrency.simulation.scheduler import Actor, NoLock, Simulation
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 INDEXES = ["files", "record_index"]

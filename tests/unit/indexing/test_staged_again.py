@@ -27,10 +27,9 @@ from airflow_provider.table.metadata_table.reader import metadata_storage
 from airflow_provider.table.storage.storage import FileStatus, Storage
 from airflow_provider.table.timeline.instant import Action
 from tests.ingestion_contract.interleaving import crossing
+from tests.unit.indexing.jvm import rows
+from tests.unit.indexing.under_shared_lock import ALL, SharedLock
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
-
-from .jvm import rows
-from .under_shared_lock import ALL, SharedLock
 
 
 @pytest.fixture

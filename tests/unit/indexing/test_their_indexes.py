@@ -23,9 +23,8 @@ from airflow_provider.table.properties import PROPERTIES_PATH
 from airflow_provider.table.reading.explanation import explain
 from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State
+from tests.unit.indexing.jvm import rows
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
-
-from .jvm import rows
 
 ALL = ["files", "column_stats", "bloom_filters", "record_index", "partition_stats"]
 COMPLETE = "hoodie.table.metadata.partitions="

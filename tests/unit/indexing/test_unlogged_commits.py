@@ -26,14 +26,13 @@ from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.archive_files import append_history
 from airflow_provider.table.timeline.instant import Action, after, now
 from airflow_provider.table.timeline.metadata import CommitMetadata, WriteStat
-from tests.unit.concurrency.another_hudi_writer import Jvm
-from tests.unit.concurrency.rows import PARTITION
-from tests.unit.concurrency.simulation import Simulation
-from tests.unit.concurrency.their_metadata_table import TheirMetadataTable
+from tests.unit.concurrency.other_hudi_writers.another_hudi_writer import Jvm
+from tests.unit.concurrency.other_hudi_writers.their_metadata_table import TheirMetadataTable
+from tests.unit.concurrency.simulation.rows import PARTITION
+from tests.unit.concurrency.simulation.scheduler import Simulation
+from tests.unit.indexing.jvm import SCHEMA, rows
+from tests.unit.indexing.under_shared_lock import ALL, SharedLock, indexed_keys, run, schedule
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
-
-from .jvm import SCHEMA, rows
-from .under_shared_lock import ALL, SharedLock, indexed_keys, run, schedule
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from airflow_provider.table.files.base_file_writer import BaseFileWriter
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.timeline.metadata import WriteStat
-
-from .jvm import SCHEMA, SharedLock, rows
+from tests.unit.indexing.jvm import SCHEMA, SharedLock, rows
 
 ALL = ["files", "column_stats", "bloom_filters", "record_index", "partition_stats"]
 A_MOMENT = 0.2  # seconds: a timeout that passes while something is pending for good

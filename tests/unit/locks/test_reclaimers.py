@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from airflow_provider.locks.filesystem import LOCKS_FOLDER, FilesystemLockProvider
 from airflow_provider.table.hudi_table import HudiTable
-from tests.unit.concurrency.simulation import Actor, Simulation
+from tests.unit.concurrency.simulation.scheduler import Actor, Simulation
 
 LONG = 1000  # steps: more than anybody takes
 

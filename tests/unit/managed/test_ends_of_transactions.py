@@ -16,16 +16,16 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.managed import ManagedWrite
 from airflow_provider.metastore import Metastore, TxnState
 from airflow_provider.table import snapshot
-from tests.unit.concurrency.transactional_lake import Lake, data_of, rows_of
+from tests.unit.concurrency.transactions.transactional_lake import Lake, data_of, rows_of
 from tests.unit.replication.pair import KINDS, Pair
-from tests.unit.replication.test_table_services import cluster
+from tests.unit.replication.tables.test_table_services import cluster
 
 WRITER = """
 import os, signal, sys
 from airflow_provider.concurrency.write.writer import Writer
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import Metastore, open_metastore
-from tests.unit.concurrency.transactional_lake import data_of
+from tests.unit.concurrency.transactions.transactional_lake import data_of
 
 def dies(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -13,7 +13,7 @@ from airflow_provider.metastore import AnyMetastore, Column, Metastore, open_met
 from airflow_provider.metastore.api.metastore import open_embedded_metastore
 from airflow_provider.metastore.cache.cached_store import CachedStore
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
-from tests.unit.metastore.database_rows import change_rows
+from tests.unit.metastore.database.database_rows import change_rows
 
 only_database = pytest.mark.parametrize("metastore", ["database"], indirect=True)
 """For what Hive's protocol has no words for, and for what is about the database."""

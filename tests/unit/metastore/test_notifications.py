@@ -11,7 +11,7 @@ from airflow_provider.exceptions import (
     NoSuchObjectError,
 )
 from airflow_provider.metastore import AnyMetastore, Column, EventType, Metastore, Purged
-from tests.unit.metastore.database_rows import change_rows
+from tests.unit.metastore.database.database_rows import change_rows
 
 DAY = 86_400
 

@@ -9,7 +9,7 @@ from random import Random
 from greenlet import getcurrent, greenlet
 
 from airflow_provider.exceptions import TableServiceError
-from tests.unit.concurrency.simulation import NoLock
+from tests.unit.concurrency.simulation.scheduler import NoLock
 from tests.unit.power.disk import ForgetfulDisk, PowerCut
 from tests.unit.power.operations import History, Rows
 

@@ -29,7 +29,7 @@ from airflow_provider.table.storage.durability import Disk, Durability, Place
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, State
-from tests.unit.concurrency.simulation import NoLock
+from tests.unit.concurrency.simulation.scheduler import NoLock
 from tests.unit.power.disk import ForgetfulDisk, Only, PowerCut
 from tests.unit.power.lake import copied
 from tests.unit.power.operations import SCHEMA, History

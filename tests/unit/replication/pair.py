@@ -15,7 +15,7 @@ from airflow_provider.replication import Pass, ReplicationPolicy, ReplicationSet
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_groups import invisible_commits
 from airflow_provider.table.timeline import newest_archived
-from tests.unit.concurrency.transactional_lake import Lake, database_of_lake, rows_of
+from tests.unit.concurrency.transactions.transactional_lake import Lake, database_of_lake, rows_of
 
 KINDS: dict[str, dict[str, Any]] = {
     "copy-on-write": {},

@@ -28,9 +28,9 @@ from airflow_provider.services.savepoint import create_savepoint, delete_savepoi
 from airflow_provider.services.table_compaction import TableCompactionSettings, compact_table
 from airflow_provider.table import HudiTable
 from tests.unit.replication.pair import KINDS, Pair, rows
+from tests.unit.replication.tables.test_table_services import cluster
 from tests.unit.replication.test_failover import write_to_new_source
 from tests.unit.replication.test_killed import KilledError
-from tests.unit.replication.test_table_services import cluster
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 # 49: a restore undoes what came with the bootstrap. 64: nothing was committed yet, an id was aborted.

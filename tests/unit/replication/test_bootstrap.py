@@ -15,7 +15,7 @@ from airflow_provider.metastore.model import Phase
 from airflow_provider.replication import ReplicationPolicy, Replicator, replication_lag
 from airflow_provider.services.cleaning import Retention, clean
 from airflow_provider.table import HudiTable, snapshot
-from tests.unit.concurrency.transactional_lake import SCHEMA, data_of, rows_of
+from tests.unit.concurrency.transactions.transactional_lake import SCHEMA, data_of, rows_of
 from tests.unit.replication.pair import Pair, instants, rows
 from tests.unit.replication.test_killed import KilledError
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild

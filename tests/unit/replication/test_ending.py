@@ -17,11 +17,11 @@ from airflow_provider.exceptions import (
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.replication import abort_failover, end_replication, failover
-from tests.unit.concurrency.transactional_lake import data_of
+from tests.unit.concurrency.transactions.transactional_lake import data_of
+from tests.unit.replication.by_servers.test_source_by_server import servers
 from tests.unit.replication.pair import Pair
 from tests.unit.replication.test_cli import run
 from tests.unit.replication.test_killed import KilledError
-from tests.unit.replication.test_source_by_server import servers
 
 __all__ = ["servers"]
 

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider.exceptions import InvalidInputError, ReplicationTargetError
 from airflow_provider.metastore import Column, EventType, PartitionSpec, TxnState, TxnType
 from airflow_provider.table import HudiTable
-from tests.unit.concurrency.transactional_lake import SCHEMA
+from tests.unit.concurrency.transactions.transactional_lake import SCHEMA
 from tests.unit.replication.pair import Pair
 
 

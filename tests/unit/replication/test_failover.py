@@ -25,7 +25,7 @@ from airflow_provider.replication import (
     replication_lag,
 )
 from airflow_provider.table import HudiTable, increment, snapshot
-from tests.unit.concurrency.transactional_lake import data_of, rows_of
+from tests.unit.concurrency.transactions.transactional_lake import data_of, rows_of
 from tests.unit.replication.pair import Pair
 from tests.unit.replication.test_killed import KilledError
 

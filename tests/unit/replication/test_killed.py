@@ -13,7 +13,7 @@ from airflow_provider.indexing import run_index, schedule_index
 from airflow_provider.metastore import PartitionSpec
 from airflow_provider.replication import Replicator
 from tests.unit.replication.pair import Pair
-from tests.unit.replication.test_table_services import cluster
+from tests.unit.replication.tables.test_table_services import cluster
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 SAMPLE = 1 if os.environ.get("SOAK") else 29

@@ -26,7 +26,7 @@ from airflow_provider.table.metadata_table.writer import (
 )
 from airflow_provider.table.properties import dump_properties
 from airflow_provider.table.timeline.instant import Action
-from tests.unit.concurrency.simulation import NoLock
+from tests.unit.concurrency.simulation.scheduler import NoLock
 
 FILES, RECORD_INDEX = MetadataPartition.FILES, MetadataPartition.RECORD_INDEX
 GROUPS = {FILES: 1, RECORD_INDEX: 2}

@@ -19,10 +19,17 @@ from airflow_provider.table.reading.incremental import Order, increment
 from airflow_provider.table.timeline.instant import Action
 from airflow_provider.table.timeline.metadata import decode
 from tests.sweep import share_of
-from tests.unit.concurrency.actors import EVERYTHING, FAIL, REBASE, add_cleaner, add_clusterer, add_writer
-from tests.unit.concurrency.invariants import recover
-from tests.unit.concurrency.rows import PARTITION, read_snapshot
-from tests.unit.concurrency.simulation import Actor, NoLock, Simulation
+from tests.unit.concurrency.simulation.actors import (
+    EVERYTHING,
+    FAIL,
+    REBASE,
+    add_cleaner,
+    add_clusterer,
+    add_writer,
+)
+from tests.unit.concurrency.simulation.invariants import recover
+from tests.unit.concurrency.simulation.rows import PARTITION, read_snapshot
+from tests.unit.concurrency.simulation.scheduler import Actor, NoLock, Simulation
 
 Snapshot = dict[str, list[str]]
 

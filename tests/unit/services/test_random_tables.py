@@ -37,9 +37,9 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.schema.arrow_avro import META_COLUMNS
 from tests.ingestion_contract.lake import Lake, LakeTable, in_order
-from tests.processes.faults import with_faults
-from tests.unit.concurrency.simulation import NoLock
-from tests.unit.services.test_clustering import one_by_one
+from tests.processes.table.faults import with_faults
+from tests.unit.concurrency.simulation.scheduler import NoLock
+from tests.unit.services.clustering.test_clustering import one_by_one
 from tests.unit.table import arrow_data
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 

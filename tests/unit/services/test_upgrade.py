@@ -25,8 +25,8 @@ from airflow_provider.table.reading.incremental import increment
 from airflow_provider.table.timeline.archived_timeline import archived
 from airflow_provider.table.timeline.instant import State
 from airflow_provider.table.timeline.legacy_archive import LEGACY_FOLDER
-from tests.unit.concurrency.simulation import Killed, NoLock
-from tests.unit.services.test_archival_killed import DyingStorage
+from tests.unit.concurrency.simulation.scheduler import Killed, NoLock
+from tests.unit.services.archival.test_archival_killed import DyingStorage
 from tests.unit.table.conftest import JvmTables
 
 PARTIAL = "hoodie.table.partial.update.mode"

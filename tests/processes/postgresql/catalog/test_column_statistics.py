@@ -1,0 +1,3 @@
+"""As on SQLite."""
+
+from tests.unit.metastore.catalog.test_column_statistics import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""As on SQLite."""
-
-from tests.unit.metastore.test_column_statistics import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""As on SQLite."""
-
-from tests.unit.metastore.test_thrift_replication import *  # noqa: F403

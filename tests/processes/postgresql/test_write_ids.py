@@ -1,3 +1,0 @@
-"""As on SQLite."""
-
-from tests.unit.metastore.test_write_ids import *  # noqa: F403

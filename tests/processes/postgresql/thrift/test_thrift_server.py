@@ -1,0 +1,3 @@
+"""As on SQLite."""
+
+from tests.unit.metastore.thrift.test_thrift_server import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""As on SQLite."""
+
+from tests.unit.metastore.locks.test_locks import *  # noqa: F403

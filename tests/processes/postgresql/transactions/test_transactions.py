@@ -1,0 +1,3 @@
+"""As on SQLite."""
+
+from tests.unit.metastore.transactions.test_transactions import *  # noqa: F403

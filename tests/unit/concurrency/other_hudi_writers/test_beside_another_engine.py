@@ -1,0 +1,380 @@
+"""Writers of this package beside another engine, such as JVM Hudi, which knows no commit log.
+
+Both share a lock, and nobody of this package keeps it: whoever stands still has lost it, and the other engine
+comes. That one does what it does under the lock in one step: it is not known to look twice. ``INTERLEAVINGS``
+says how many runs are tried, a twentieth of them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from airflow_provider.concurrency import HeartbeatSettings
+from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
+from airflow_provider.concurrency.log.log_entry import Commit
+from airflow_provider.indexing.run import IndexRunSettings, run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.services.archival import archived_content, take_off
+from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata_table.partitions import MetadataPartition
+from airflow_provider.table.timeline.active import Timeline, instant_path
+from airflow_provider.table.timeline.archive_files import append_history
+from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Action, Instant, State, after, now
+from airflow_provider.table.timeline.metadata import CommitMetadata, encode, encode_commit_metadata
+from tests.unit.concurrency.other_hudi_writers.their_metadata_table import TheirMetadataTable
+from tests.unit.concurrency.simulation.actors import FAIL, REBASE, add_writer
+from tests.unit.concurrency.simulation.rows import PARTITION, Row, read_rows, read_snapshot, write_rows
+from tests.unit.concurrency.simulation.scheduler import NoLock, Simulation
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
+
+KEYS = ("a", "b", "c")
+
+
+class SharedLock(NoLock):
+    """The lock of both engines; a paused holder has lost it."""
+
+    excludes_hudi = True
+
+
+@dataclass
+class Begun:
+    """A write of the other engine: what it is based on."""
+
+    name: str
+    instant: str
+    base: Timeline
+    files: dict[BaseFile, dict[str, Row]]
+    keys: frozenset[str]
+
+
+class AnotherEngine:
+    """Does what JVM Hudi does under optimistic concurrency control, and puts no entry."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._metadata_table = TheirMetadataTable(self._storage, self._time)
+        self.begun: list[Begun] = []
+        self.planned: dict[str, list[BaseFile]] = {}
+        self.done: list[tuple[str, frozenset[str]]] = []
+        self.failed: list[str] = []
+        self._rolled_back: set[str] = set()
+        self._own: set[str] = set()
+        self._newest = ""
+
+    @property
+    def _storage(self):
+        return self._simulation.table().storage
+
+    def sees_what_is_undone(self) -> bool:
+        """Whether a writer of ours stands still between its last put and the look after it.
+
+        Until then it shows what was rolled back, or is beside a commit to the same file groups: "Which pauses
+        it survives" in docs/commit-protocol.md.
+        """
+        completed = Timeline.load(self._storage).completed()
+        seen_by = {each.instant: each.seen for each in self._simulation.entries() if isinstance(each, Commit)}
+        looks = seen_by.keys() - self._simulation.acknowledged
+        own = [each.completion_time or "" for each in completed if each.requested_time in self._own]
+        return any(
+            each.requested_time in self._rolled_back
+            or (each.requested_time in looks and max(own, default="") > seen_by[each.requested_time])
+            for each in completed
+        )
+
+    def begin(self, name: str, keys: frozenset[str]) -> None:
+        """Roll dead writers back, take an instant, read."""
+        self._roll_dead_writers_back()
+        instant = self._time()
+        self._storage.put(heartbeat_path(instant), b"")
+        self._put(instant, Action.COMMIT, State.REQUESTED)
+        base = Timeline.load(self._storage)
+        files = {each: read_rows(self._storage, each.path) for each in self._view(base).base_files(PARTITION)}
+        self._put(instant, Action.COMMIT, State.INFLIGHT)
+        touched = {each: rows for each, rows in files.items() if keys & rows.keys()}
+        self.begun.append(Begun(name, instant, base, touched, keys))
+
+    def commit(self, write: Begun) -> None:
+        """Write its files; under the lock: look for conflicts, and complete."""
+        self.begun.remove(write)
+        timeline = Timeline.load(self._storage)
+        groups = {each.file_group for each in write.files}
+        is_dead = timeline.find(write.instant) is None  # somebody has rolled it back
+        if is_dead or self._conflicts(write, timeline) or groups & self._closed():
+            self.failed.append(write.name)
+            if not is_dead:
+                self._roll_back(write.instant)
+            return
+        stats = []
+        for base, rows in write.files.items():
+            merged = {
+                key: Row(write.instant, (*row.history, write.name)) if key in write.keys else row
+                for key, row in rows.items()
+            }
+            stats.append(write_rows(self._storage, base.file_id, write.instant, merged, base=base))
+        self._complete(write.instant, Action.COMMIT, CommitMetadata("UPSERT", tuple(stats)))
+        self.done.append((write.name, write.keys))
+
+    def plan_clustering(self) -> None:
+        pending = {each.file_group for write in self.begun for each in write.files}
+        files = self._view(Timeline.load(self._storage)).base_files(PARTITION)
+        inputs = [each for each in files if each.file_group not in self._closed() | pending][:2]
+        if not inputs:
+            return
+        slices = [
+            {"partitionPath": each.partition_path, "fileId": each.file_id, "dataFilePath": each.path}
+            for each in inputs
+        ]
+        plan = {"clusteringPlan": {"inputGroups": [{"slices": slices}]}, "operationType": "CLUSTER"}
+        instant = self._time()
+        content = encode("HoodieRequestedReplaceMetadata", plan)
+        self._storage.put(instant_path(Instant(instant, Action.CLUSTERING, State.REQUESTED)), content)
+        self.planned[instant] = inputs
+
+    def cluster(self, instant: str) -> None:
+        """Complete a clustering, without a look at what came since its plan."""
+        inputs = self.planned.pop(instant)
+        rows = {key: row for each in inputs for key, row in read_rows(self._storage, each.path).items()}
+        stat = write_rows(self._storage, f"clustered{instant}-0", instant, rows)
+        replaced = {PARTITION: tuple(each.file_id for each in inputs)}
+        self._put(instant, Action.CLUSTERING, State.INFLIGHT)
+        self._complete(instant, Action.REPLACE_COMMIT, CommitMetadata("CLUSTER", (stat,), replaced))
+
+    def archive(self) -> None:
+        """Take all but the two newest commits off, up to what is pending."""
+        timeline = Timeline.load(self._storage)
+        stays = min(
+            [each.requested_time for each in timeline.commits()[-2:]]
+            + [each.requested_time for each in timeline.pending()],
+            default="",
+        )
+        # Its archival waits until nothing is left of what was replaced.
+        if any(each.action is Action.REPLACE_COMMIT for each in timeline.completed()):
+            return
+        # A write under way has to see what completed since it began.
+        leaving = [each for each in timeline.completed() if (each.completion_time or "") < stays]
+        found = (archived_content(self._storage, each) for each in leaving)
+        append_history(self._storage, [each for each in found if each is not None])
+        take_off(self._storage, leaving)
+
+    # --- its own ways ---------------------------------------------------------------------
+
+    def _conflicts(self, write: Begun, timeline: Timeline) -> bool:
+        groups = {each.file_group for each in write.files}
+        known = {each.requested_time for each in write.base.completed()}
+        for each in timeline.commits():
+            if each.requested_time not in known:
+                metadata = timeline.commit_metadata(each)
+                written = {(stat.partition_path, stat.file_id) for stat in metadata.write_stats}
+                taken = {(path, file_id) for path, ids in metadata.replaced.items() for file_id in ids}
+                if groups & (written | taken):
+                    return True
+        archived = known - {each.requested_time for each in timeline.completed()}
+        return bool(archived & {write.instant})
+
+    def _closed(self) -> set[tuple[str, str]]:
+        return {each.file_group for inputs in self.planned.values() for each in inputs}
+
+    def _roll_dead_writers_back(self) -> None:
+        own = {write.instant for write in self.begun}
+        for each in Timeline.load(self._storage).pending():
+            if each.action not in WRITE_ACTIONS or each.requested_time in own:
+                continue
+            beat = self._storage.stat(heartbeat_path(each.requested_time))
+            if beat is None or self._simulation.clock() - beat.modified > 3600:
+                self._roll_back(each.requested_time)
+
+    def _roll_back(self, dead: str) -> None:
+        self._rolled_back.add(dead)
+        instant = self._time()
+        plan = {
+            "instantToRollback": {"commitTime": dead, "action": "commit"},
+            "RollbackRequests": [],
+            "version": 1,
+        }
+        requested = instant_path(Instant(instant, Action.ROLLBACK, State.REQUESTED))
+        self._storage.put(requested, encode("HoodieRollbackPlan", plan))
+        self._put(instant, Action.ROLLBACK, State.INFLIGHT)
+        gone = [f"{PARTITION}/{name}" for name in self._storage.names(PARTITION) if dead in name]
+        for path in gone:
+            self._storage.delete(path)
+        for state in (State.INFLIGHT, State.REQUESTED):
+            for action in (Action.COMMIT, Action.REPLACE_COMMIT):
+                self._storage.delete(instant_path(Instant(dead, action, state)))
+        self._storage.delete(heartbeat_path(dead))
+        said = {"startRollbackTime": instant, "timeTakenInMillis": 1, "totalFilesDeleted": 1, "version": 1}
+        said |= {"commitsRollback": [dead], "partitionMetadata": {}}
+        said |= {"instantsRollback": [{"commitTime": dead, "action": "commit"}]}
+        self._metadata_table.roll_back(dead, instant, gone)
+        completed = Instant(instant, Action.ROLLBACK, State.COMPLETED, self._time())
+        self._storage.put(instant_path(completed), encode("HoodieRollbackMetadata", said))
+
+    def _view(self, timeline: Timeline) -> FileSystemView:
+        return FileSystemView(self._storage, timeline)
+
+    def _time(self) -> str:
+        newest = Timeline.load(self._storage).newest_completion
+        self._newest = after(max(now(), self._newest, newest))
+        while any(self._newest in path for path in self._simulation.files):  # it waits for its millisecond
+            self._newest = after(self._newest)
+        return self._newest
+
+    def _put(self, instant: str, action: Action, state: State) -> None:
+        self._storage.put(instant_path(Instant(instant, action, state)), b"")
+
+    def _complete(self, instant: str, action: Action, metadata: CommitMetadata) -> None:
+        self._own.add(instant)
+        self._metadata_table.commit(instant, metadata.write_stats)
+        completed = Instant(instant, action, State.COMPLETED, self._time())
+        self._storage.put(instant_path(completed), encode_commit_metadata(metadata, action))
+        self._storage.delete(heartbeat_path(instant))
+
+
+def _build_files(table: HudiTable) -> None:
+    schedule_index(table, [MetadataPartition.FILES], lock=SharedLock())
+    run_index(table, lock=SharedLock(), settings=IndexRunSettings(heartbeat=HeartbeatSettings(3600.0)))
+
+
+class BesideAnotherEngine(RuleBasedStateMachine):
+    @initialize(has_metadata_table=st.booleans())
+    def a_table(self, has_metadata_table: bool) -> None:
+        self.simulation = Simulation()
+        for keys in KEYS:
+            add_writer(self.simulation, f"first-{keys}", keys, lock=SharedLock())
+            self.simulation.run([])
+        self._has_metadata_table = has_metadata_table
+        if has_metadata_table:
+            self.simulation.add("indexer", lambda table, _: _build_files(table))
+            self.simulation.run([])
+        self.other = AnotherEngine(self.simulation)
+        self._count = self._ours = 0
+
+    # How many are still running depends on the clock, and what is drawn must not.
+    @precondition(lambda self: self._ours < 5)
+    @rule(
+        keys=st.sets(st.sampled_from([*KEYS, "new"]), min_size=1),
+        rebases=st.booleans(),
+        goes=st.integers(0, 40),
+    )
+    def ours_begins(self, keys: set[str], rebases: bool, goes: int) -> None:
+        self._count += 1
+        self._ours += 1
+        policy = REBASE if rebases else FAIL
+        add_writer(self.simulation, f"ours{self._count}", keys, policy=policy, lock=SharedLock())
+        self.simulation.go_on(self.simulation.actors[-1], goes)
+
+    @rule(number=st.integers(0, 5), goes=st.integers(1, 40))
+    def ours_goes_on(self, number: int, goes: int) -> None:
+        if running := self.simulation.running():
+            self.simulation.go_on(running[number % len(running)], goes)
+
+    @rule(number=st.integers(0, 5))
+    def ours_is_killed(self, number: int) -> None:
+        if running := self.simulation.running():
+            self.simulation.kill(running[number % len(running)])
+
+    @rule()
+    def heartbeats_expire(self) -> None:
+        self.simulation.expire_heartbeats()
+
+    @rule(keys=st.sets(st.sampled_from(KEYS), min_size=1))
+    def other_begins(self, keys: set[str]) -> None:
+        if self.other.sees_what_is_undone():
+            return
+        self._count += 1
+        self.other.begin(f"other{self._count}", frozenset(keys))
+
+    @rule(number=st.integers(0, 5))
+    def other_commits(self, number: int) -> None:
+        if self.other.begun:
+            self.other.commit(self.other.begun[number % len(self.other.begun)])
+
+    @rule()
+    def other_archives(self) -> None:
+        if not self.other.sees_what_is_undone():
+            self.other.archive()
+
+    @rule()
+    def other_plans_a_clustering(self) -> None:
+        if not self.other.sees_what_is_undone():
+            self.other.plan_clustering()
+
+    @rule()
+    def other_clusters(self) -> None:
+        if self.other.planned:
+            self.other.cluster(min(self.other.planned))
+
+    def teardown(self) -> None:
+        self.simulation.run([])
+        for write in list(self.other.begun):
+            self.other.commit(write)
+        for instant in list(self.other.planned):
+            self.other.cluster(instant)
+        self.simulation.expire_heartbeats()
+        for name in ("next", "last"):  # who comes next finishes, or rolls back, what was left
+            add_writer(self.simulation, name, KEYS, policy=REBASE, lock=SharedLock())
+            self.simulation.run([])
+        failures = [actor.failure for actor in self.simulation.actors if actor.failure is not None]
+        if failures:
+            raise failures[0]
+        self._check()
+
+    def _check(self) -> None:
+        simulation = self.simulation
+        storage = simulation.table().storage
+        found = read_snapshot(storage, FileSystemView(storage, Timeline.load(storage)))
+        if self._has_metadata_table:
+            assert_indexes_equal_a_rebuild(HudiTable.at(storage), [MetadataPartition.FILES])
+        acknowledged = [
+            (simulation.writes[each].writer, simulation.writes[each].keys) for each in simulation.acknowledged
+        ]
+        for name, keys in (*acknowledged, *self.other.done):
+            missing = {key for key in keys if found.get(key, []).count(name) != 1}
+            assert not missing, f"{name} was acknowledged, and {missing} have not seen it: {found}"
+        names = {name for name, _ in (*acknowledged, *self.other.done)}
+        for write in simulation.writes.values():
+            seen = {key for key in write.keys if write.writer in found.get(key, [])}
+            if write.writer not in names:
+                assert seen in (set(), set(write.keys)), (
+                    f"{write.writer} was done in part: {seen} of {write.keys}"
+                )
+        for name in self.other.failed:
+            assert not [key for key, history in found.items() if name in history], f"{name} has failed"
+
+
+def test_nothing_acknowledged_by_either_engine_is_lost() -> None:
+    examples = max(10, int(os.environ.get("INTERLEAVINGS", "200")) // 20)
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        BesideAnotherEngine, settings=settings(max_examples=examples, stateful_step_count=25, deadline=None)
+    )
+
+
+def test_what_is_merged_again_after_the_lock_was_lost_is_logged_anew() -> None:
+    """A write has logged its files under the lock; another one comes, and takes its place in the log."""
+    simulation = Simulation()
+    add_writer(simulation, "first", KEYS, lock=SharedLock())
+    simulation.run([])
+    simulation.add("indexer", lambda table, _: _build_files(table))
+    simulation.run([])
+    for name in ("slow", "fast"):
+        add_writer(simulation, name, KEYS, policy=REBASE, lock=SharedLock())
+    slow, fast = simulation.actors[-2:]
+    simulation.go_on_to(slow, "put_if_absent .hoodie/commit_log/0")
+    simulation.go_on(fast)
+    simulation.run([])
+    assert [actor.failure for actor in simulation.actors] == [None] * 4
+    table = HudiTable.at(simulation.table().storage)
+    assert_indexes_equal_a_rebuild(table, [MetadataPartition.FILES])
+    shown = read_snapshot(table.storage, table.view())
+    assert shown == {key: ["first", "fast", "slow"] for key in KEYS}

@@ -1,0 +1,99 @@
+"""The actors of a simulation that only read: with a lease, and without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_provider.concurrency import CommitLog, HeartbeatSettings
+from airflow_provider.concurrency.log.log_entry import Restore, Revert
+from airflow_provider.concurrency.readers import reader_lease
+from airflow_provider.metastore import ValidWriteIdList
+from airflow_provider.table.file_groups.view import FileSystemView
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.storage.storage import Storage
+from airflow_provider.table.timeline.active import Timeline
+from airflow_provider.table.timeline.archived_timeline import archived_instants
+from airflow_provider.table.timeline.instant import Action, Instant
+from tests.unit.concurrency.simulation.rows import PARTITION, read_snapshot
+from tests.unit.concurrency.simulation.scheduler import Actor, Read, Simulation
+
+OUTSIDE_OF_TRANSACTIONS = ValidWriteIdList(None, 0)
+"""Shows what was written without a write id."""
+
+
+def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> None:
+    """Takes snapshots one after the other, through the index ``files`` where the table has it.
+
+    A query is run again when files were deleted meanwhile: nothing keeps the cleaner here from what a reader
+    is about to list, because it has no lease. Otherwise no file may be missing.
+    """
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        taken = 0
+        while taken < times:
+            after = frozenset(simulation.acknowledged - simulation.unpublished)
+            before = _deletions(archived_instants(simulation.table().storage))
+            view = HudiTable.at(table.storage).view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
+            missing: FileNotFoundError | None = None
+            try:
+                snapshot = read_snapshot(table.storage, view)
+            except FileNotFoundError as error:
+                missing = error
+            now = Timeline.load(table.storage)
+            # The archive may have the clean by now.
+            deleted = _deletions(now.instants) | _deletions(archived_instants(simulation.table().storage))
+            deleted -= before | _deletions(view.timeline.instants)
+            if deleted or _taken_back(simulation, view.timeline, now):
+                continue
+            assert missing is None, f"{missing} is gone, and nobody has deleted it"
+            simulation.observed.setdefault(name, []).append(Read(after, snapshot))
+            taken += 1
+
+    simulation.add(name, work)
+
+
+def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None:
+    """Takes snapshots under a lease: no file of them may be missing, and no query is run again."""
+
+    def work(table: HudiTable, actor: Actor) -> None:
+        for _ in range(times):
+            with reader_lease(table, heartbeat=HeartbeatSettings(3600.0)):
+                after = frozenset(simulation.acknowledged - simulation.unpublished)
+                view = HudiTable.at(table.storage).view(valid_write_ids=OUTSIDE_OF_TRANSACTIONS)
+                files = view.base_files(PARTITION)
+                undone = _undone(table.storage)
+
+                def is_undone(view: FileSystemView = view, before: set[str] = undone) -> bool:
+                    now = Timeline.load(table.storage)
+                    restored = _taken_back(simulation, view.timeline, now)
+                    return bool(restored or _undone(table.storage) - before)
+
+                try:
+                    snapshot = read_snapshot(table.storage, view)
+                except FileNotFoundError:
+                    # Only what was never to be seen goes at once, when its transaction is aborted, and
+                    # what a restore undoes.
+                    assert is_undone(), f"files of {files} are gone"
+                    continue
+            if not is_undone():
+                simulation.observed.setdefault(name, []).append(Read(after, snapshot))
+
+    simulation.add(name, work)
+
+
+def _undone(storage: Storage) -> set[str]:
+    return {entry.instant for entry in CommitLog(storage).backwards() if isinstance(entry, Revert)}
+
+
+def _taken_back(simulation: Simulation, seen: Timeline, now: Timeline) -> set[str]:
+    """Commits that a restore has taken from the timeline; their files go after that."""
+    restored = frozenset[str]().union(
+        *(entry.undoes for entry in simulation.entries() if isinstance(entry, Restore))
+    )
+    completed = ({instant.requested_time for instant in each.completed()} for each in (seen, now))
+    return (next(completed) & restored) - next(completed)
+
+
+def _deletions(instants: Iterable[Instant]) -> set[str]:
+    """The cleans and rollbacks, from their plans on."""
+    return {i.requested_time for i in instants if i.action in (Action.CLEAN, Action.ROLLBACK)}

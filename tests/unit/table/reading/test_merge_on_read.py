@@ -1,0 +1,242 @@
+"""Merge-on-read tables: what log files say, block by block, and what a dataset over them can do.
+
+That whole tables read as the JVM's Hudi reads them is in
+:mod:`tests.unit.table.real_tables.test_tables_of_the_real_hudi`.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from airflow_provider.exceptions import UnsupportedTableError
+from airflow_provider.table import HudiTable, read_optimized, snapshot
+from airflow_provider.table.file_groups import FileSlice
+from airflow_provider.table.files import (
+    BlockType,
+    DeletedRecord,
+    HeaderKey,
+    LogBlock,
+    WrappedValue,
+    encode_deletes,
+    encode_log_block,
+    merge_order,
+)
+from airflow_provider.table.files.log_file import encode_rollback_block
+from airflow_provider.table.files.log_records import encode_avro_records, parsed_schema
+from airflow_provider.table.merge_semantics import MergeSemantics
+from airflow_provider.table.reading import SliceReader
+from airflow_provider.table.schema import TableSchema, arrow_to_avro, with_meta_columns
+from airflow_provider.table.storage import ByteRange
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "real_hudi"
+COLUMNS = pa.schema({"id": pa.string(), "v": pa.int64(), "ts": pa.int64()})
+NO_ORDER = WrappedValue("IntWrapper", 0)
+
+
+class Logged:
+    """A file group that is log files alone, written block by block.
+
+    :param folder: for the table.
+    :param ordering: its ordering field; None where the last version wins.
+    """
+
+    def __init__(self, folder: Path, ordering: str | None = "ts") -> None:
+        self.table = HudiTable.create(
+            str(folder), name="t", schema=COLUMNS, record_key=["id"], ordering_field=ordering
+        )
+        self._blocks: list[bytes] = []
+        self.completed: set[str] = set()
+
+    def rows(
+        self, instant: str, *rows: tuple[str, int | None, int | None], only: str | None = None
+    ) -> Logged:
+        """Append a data block; of a partial update, with one column of its own besides the key."""
+        columns = COLUMNS if only is None else pa.schema([COLUMNS.field("id"), COLUMNS.field(only)])
+        schema = arrow_to_avro(with_meta_columns(columns), "t")
+        records = [
+            {"_hoodie_record_key": key, "_hoodie_commit_time": instant, "id": key, "v": v, "ts": ts}
+            for key, v, ts in rows
+        ]
+        header = {HeaderKey.SCHEMA: schema} | ({} if only is None else {HeaderKey.IS_PARTIAL: "true"})
+        content = encode_avro_records(parsed_schema(schema), records)
+        return self._append(
+            instant, encode_log_block(BlockType.AVRO_DATA, content, instant=instant, header=header)
+        )
+
+    def deletes(self, instant: str, key: str, ordering: WrappedValue = NO_ORDER) -> Logged:
+        """Append a delete block."""
+        content = encode_deletes([DeletedRecord(key, "", ordering)])
+        return self._append(instant, encode_log_block(BlockType.DELETE, content, instant=instant))
+
+    def rolls_back(self, instant: str, dead: str) -> Logged:
+        """Append a rollback command."""
+        return self._append(instant, encode_rollback_block(instant, dead))
+
+    def cut_off(self) -> Logged:
+        """Leave only half of the newest block, as a writer does that dies."""
+        self._blocks[-1] = self._blocks[-1][: len(self._blocks[-1]) // 2]
+        return self
+
+    def read(self) -> dict[str, tuple[int | None, int | None]]:
+        """The rows, by key."""
+        path = ".f-0_001.log.1_0-0-0"
+        self.table.storage.put(path, b"".join(self._blocks))
+        text = arrow_to_avro(COLUMNS, "t")
+        reader = SliceReader(
+            self.table.storage,
+            self.table.config,
+            TableSchema(text),
+            MergeSemantics.of(self.table.config),
+            self.completed,
+        )
+        found = pa.concat_tables(reader.rows(FileSlice("", "f-0", "001", None, (path,)), COLUMNS.names))
+        return {row["id"]: (row["v"], row["ts"]) for row in found.to_pylist()}
+
+    def _append(self, instant: str, block: bytes) -> Logged:
+        self._blocks.append(block)
+        self.completed.add(instant)
+        return self
+
+
+@pytest.fixture
+def by_event_time(tmp_path: Path) -> Logged:
+    return Logged(tmp_path / "t")
+
+
+@pytest.fixture
+def by_commit_time(tmp_path: Path) -> Logged:
+    return Logged(tmp_path / "t", ordering=None)
+
+
+def test_the_larger_ordering_value_wins_and_the_later_one_of_equals(by_event_time: Logged) -> None:
+    by_event_time.rows("001", ("a", 1, 10), ("b", 1, 10), ("c", 1, 10))
+    by_event_time.rows("002", ("a", 2, 5), ("b", 2, 10), ("c", 2, 20))
+    assert by_event_time.read() == {"a": (1, 10), "b": (2, 10), "c": (2, 20)}
+
+
+def test_the_later_write_wins_where_the_table_has_no_ordering_field(by_commit_time: Logged) -> None:
+    by_commit_time.rows("001", ("a", 1, 10), ("b", 1, 10)).rows("002", ("a", 2, 5)).deletes("003", "b")
+    assert by_commit_time.read() == {"a": (2, 5)}
+
+
+def test_a_delete_with_an_ordering_value_loses_against_a_larger_one(by_event_time: Logged) -> None:
+    by_event_time.rows("001", ("a", 1, 10), ("b", 1, 10))
+    by_event_time.deletes("002", "a", WrappedValue("LongWrapper", 9))
+    by_event_time.deletes("002", "b", WrappedValue("LongWrapper", 11)).rows("003", ("b", 2, 10))
+    assert by_event_time.read() == {"a": (1, 10)}
+
+
+def test_a_delete_without_an_ordering_value_takes_out_what_came_before_it(by_event_time: Logged) -> None:
+    by_event_time.rows("001", ("a", 1, 10), ("b", 1, 10)).deletes("002", "a").deletes("002", "b")
+    by_event_time.rows("003", ("b", 2, 5))
+    assert by_event_time.read() == {"b": (2, 5)}
+
+
+def test_blocks_of_writes_that_did_not_complete_do_not_count(by_commit_time: Logged) -> None:
+    by_commit_time.rows("001", ("a", 1, 10)).rows("002", ("a", 2, 10))
+    by_commit_time.completed.remove("002")
+    assert by_commit_time.read() == {"a": (1, 10)}
+
+
+def test_a_rollback_command_voids_the_blocks_before_it_and_none_after(by_commit_time: Logged) -> None:
+    by_commit_time.rows("001", ("a", 1, 10)).rows("002", ("a", 2, 10)).rolls_back("003", "002")
+    assert by_commit_time.read() == {"a": (1, 10)}
+    by_commit_time.rows("002", ("a", 3, 10))
+    assert by_commit_time.read() == {"a": (3, 10)}
+
+
+def test_a_block_that_was_cut_off_is_passed_over(by_commit_time: Logged) -> None:
+    by_commit_time.rows("001", ("a", 1, 10)).rows("002", ("a", 2, 10)).cut_off().rows("003", ("b", 3, 10))
+    assert by_commit_time.read() == {"a": (1, 10), "b": (3, 10)}
+
+
+def test_a_partial_update_leaves_the_columns_that_it_says_nothing_of(by_commit_time: Logged) -> None:
+    by_commit_time.rows("001", ("a", 1, 10), ("b", 1, 10))
+    by_commit_time.rows("002", ("a", 2, None), only="v").rows("003", ("a", None, 30), only="ts")
+    assert by_commit_time.read() == {"a": (2, 30), "b": (1, 10)}
+    by_commit_time.deletes("004", "a").rows("005", ("a", 5, None), only="v")
+    assert by_commit_time.read() == {"a": (5, None), "b": (1, 10)}
+
+
+def block(instant: str, *compacted: str) -> LogBlock:
+    header = {HeaderKey.INSTANT_TIME: instant}
+    if compacted:
+        header[HeaderKey.COMPACTED_BLOCK_TIMES] = ",".join(compacted)
+    return LogBlock(BlockType.AVRO_DATA, header, ByteRange.of_bytes(b"", "log"))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "merged"),
+    [
+        ([block("1"), block("2")], "1 2"),
+        ([block("1"), block("2"), block("4", "1", "2")], "4"),
+        ([block("1"), block("2"), block("3"), block("4", "1", "2")], "4 3"),
+        ([block("1"), block("2"), block("4", "1", "2"), block("5"), block("6", "4", "5")], "6"),
+        ([block("3"), block("4", "1", "2")], "3 4"),
+    ],
+    ids=["none", "whole", "later writes follow", "twice", "originals are gone"],
+)
+def test_a_log_compaction_takes_the_place_of_the_newest_that_it_has_read(
+    blocks: list[LogBlock], merged: str
+) -> None:
+    assert " ".join(each.instant for each in merge_order(blocks)) == merged
+
+
+@pytest.fixture
+def by_the_jvm(tmp_path: Path) -> Any:
+    def opened(name: str) -> tuple[HudiTable, dict[str, Any]]:
+        with zipfile.ZipFile(FIXTURES / f"{name}.zip") as archive:
+            archive.extractall(tmp_path / name)
+        return HudiTable.open(str(tmp_path / name)), json.loads((FIXTURES / f"{name}.json").read_text())
+
+    return opened
+
+
+def test_a_dataset_is_filtered_projected_counted_and_sorted(by_the_jvm: Any) -> None:
+    table, answers = by_the_jvm("mor_v9")
+    rows, whole = snapshot(table), answers["now"]
+    assert rows.count_rows() == len(whole)
+    assert rows.schema.equals(table.schema)
+    assert sorted(rows.to_table(columns=["id"])["id"].to_pylist()) == sorted(row["id"] for row in whole)
+    assert rows.filter(ds.field("v") > 100).count_rows() == sum(row["v"] > 100 for row in whole)
+    assert rows.to_table(columns={"w": ds.field("v") * 2}).column_names == ["w"]
+    assert rows.sort_by("id").to_table()["id"].to_pylist() == sorted(row["id"] for row in whole)
+    assert any(".log." in path for path in rows.files)
+    with pytest.raises(NotImplementedError, match="scan the dataset"):
+        rows.get_fragments()
+
+
+def test_a_read_optimized_query_shows_what_the_base_files_hold(by_the_jvm: Any) -> None:
+    table, answers = by_the_jvm("mor_v9")
+    base = {row["id"]: row for row in read_optimized(table).to_table().to_pylist()}
+    now = {row["id"]: row for row in answers["now"]}
+    assert base["k02"]["ts"] == 10, "its update is in a log file"
+    assert now["k02"]["ts"] == 20
+    assert "k05" in base
+    assert "k05" not in now
+    cow, _ = by_the_jvm("cow_v9")
+    assert read_optimized(cow).to_table().sort_by("id") == snapshot(cow).to_table().sort_by("id")
+
+
+def test_statistics_of_a_base_file_leave_nothing_out_that_was_logged(by_the_jvm: Any) -> None:
+    table, answers = by_the_jvm("mor_indexed")
+    for bound in range(-1, 110):
+        found = snapshot(table, where=[("v", ">", bound)]).to_table()["id"].to_pylist()
+        assert sorted(found) == sorted(row["id"] for row in answers["now"] if row["v"] > bound)
+
+
+def test_a_way_of_merging_that_is_not_known_is_refused_by_name(by_the_jvm: Any) -> None:
+    table, _ = by_the_jvm("mor_v9")
+    path = Path(table.location) / ".hoodie" / "hoodie.properties"
+    path.write_text(path.read_text().replace("EVENT_TIME_ORDERING", "CUSTOM"))
+    table = HudiTable.open(table.location)
+    with pytest.raises(UnsupportedTableError, match=r"hoodie.record.merge.mode=CUSTOM"):
+        snapshot(table)
+    assert read_optimized(table).count_rows() > 0
