@@ -12,7 +12,7 @@ from airflow.sdk.definitions.context import context_merge
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.ingestion.ingestion import write_rows
+from airflow_provider.ingestion.write_rows import write_rows
 from airflow_provider.managed import ManagedWrite, TransactionIds
 from airflow_provider.operators._base import SparkOperator, TableOperator, TaskOperation
 from airflow_provider.operators.ingest import IngestOperator

@@ -17,11 +17,16 @@ import pyarrow.compute as pc
 
 from airflow_provider.exceptions import EmptySourceError
 from airflow_provider.ingestion.columns import BatchColumns, check_columns
-from airflow_provider.ingestion.file_group_plan import FileGroupPlan
-from airflow_provider.ingestion.file_group_task import ARRIVAL, ROWS_A_WRITE, FileGroupTask, Report, WritePlan
+from airflow_provider.ingestion.file_groups import (
+    ARRIVAL,
+    ROWS_A_WRITE,
+    FileGroupPlan,
+    FileGroupTask,
+    Report,
+    WritePlan,
+)
 from airflow_provider.ingestion.incoming_rows import BUCKETS, IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.ingestion.key_lookup import (
     Living,
     comes_twice,
@@ -31,6 +36,7 @@ from airflow_provider.ingestion.key_lookup import (
     without_the_dead,
 )
 from airflow_provider.ingestion.one_commit import commit_once
+from airflow_provider.ingestion.write_rows import write_rows
 from airflow_provider.locks import LockProvider
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.table.bucket_index import BucketIndex

@@ -6,8 +6,7 @@ import abc
 from collections.abc import Collection, Mapping, Sequence
 
 from airflow_provider.ingestion.columns import BatchColumns
-from airflow_provider.ingestion.file_group_plan import FileGroupPlan
-from airflow_provider.ingestion.file_group_task import Report, WritePlan
+from airflow_provider.ingestion.file_groups import FileGroupPlan, Report, WritePlan
 from airflow_provider.ingestion.key_lookup import Living
 from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId

@@ -4,51 +4,43 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from airflow_provider import metrics
 from airflow_provider.concurrency import (
     CommitResult,
     Rebase,
     Rebased,
     Writer,
-    begin_write,
-    wait_for_instant,
 )
-from airflow_provider.concurrency.conflicts import LOSSES_BEFORE_A_TURN, turn_seconds, why_no_turn_helps
 from airflow_provider.exceptions import (
     CommitError,
-    HigherPriorityWriteError,
     WriteConflictError,
     from_dict,
 )
-from airflow_provider.indexing import Build, build_in_process
 from airflow_provider.ingestion.columns import check_columns
-from airflow_provider.ingestion.file_group_plan import (
+from airflow_provider.ingestion.file_groups import (
     Buckets,
     FileGroupPlan,
+    OverwrittenBuckets,
+    Report,
     Target,
+    WritePlan,
     bytes_per_row,
     plan_tagged,
     plan_without_tagging,
 )
-from airflow_provider.ingestion.file_group_task import Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.key_lookup import LogTargets, check_appendable, merged_again
-from airflow_provider.ingestion.overwritten_buckets import OverwrittenBuckets
 from airflow_provider.ingestion.result import result_of, told_in_commit
-from airflow_provider.locks import LockProvider, open_lock
-from airflow_provider.managed import maintain
 from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.files import write_metadata_of_partitions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition
 from airflow_provider.table.schema import ColumnChange, TableSchema, evolved
-from airflow_provider.table.timeline import Action, Timeline, WriteStat
+from airflow_provider.table.timeline import Timeline, WriteStat
 from airflow_provider.table.writable import check_no_buckets
 
 log = logging.getLogger(__name__)
@@ -62,92 +54,8 @@ _MANY_PARTITIONS = 32  # new ones, from which on one wait for a local disk is wo
 _NEGLIGIBLE = 0.001  # share of a full file
 
 
-def write_rows(
-    job: IngestJob,
-    table: HudiTable,
-    rows: IncomingRows,
-    *,
-    lock: LockProvider | None = None,
-    is_alive: Callable[[], bool] | None = None,
-    around: Callable[[Ingestion], AbstractContextManager[None]] = lambda _: nullcontext(),
-    build: Build = build_in_process,
-) -> dict[str, Any]:
-    """Write rows into a table, as one commit.
-
-    :param job: the ingestion.
-    :param table: the table.
-    :param rows: rows that fit into the table.
-    :param lock: the table lock; by ``job.lock``, or the table's options, when None.
-    :param is_alive: asked before every heartbeat; False gives the write up.
-    :param around: a context manager, entered before anything is planned, and left after the commit or
-        failure.
-    :param build: writes the base files of indexes that the table's options enable and that are missing.
-    :return: see :func:`~airflow_provider.ingestion.result.result_of`.
-    :raises WriteConflictError: when another commit touched the same file groups, or added the same
-        new key, first, and the policy is to raise, or the write was rebased too often.
-    :raises HigherPriorityWriteError: when a live writer of higher priority works on the same file
-        groups, and the policy is to fail, or the wait for it took too long.
-    :raises CommitError: when the write ended otherwise without a commit.
-    """
-    lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
-    patience = time.monotonic() + job.settings.policy.yield_timeout
-    begun_again = losses = 0
-    while True:
-        # A write that begins again rewrites all its rows, in its turn before another writer can commit.
-        takes_turn = begun_again > 0 and losses >= LOSSES_BEFORE_A_TURN
-        with lock if takes_turn else nullcontext():
-            writer = begin_write(
-                table,
-                operation=job.kind.hudi_type,
-                action=table.write_action if job.kind.action is Action.COMMIT else job.kind.action,
-                settings=job.settings,
-                lock=lock,
-                operation_key=job.operation_key,
-                is_alive=is_alive,
-                open_txn=job.transaction.open_txn,
-                losses=losses,
-            )
-            log.info(
-                "table %s: instant %s begun, operation %s, priority %d",
-                *(table.location, writer.instant, job.operation, job.settings.priority),
-            )
-            ingestion = Ingestion(job, table, writer, rows.unsent())
-            lost: HigherPriorityWriteError | _BeginAgainError
-            try:
-                with writer, around(ingestion):
-                    result, commit = ingestion.run()
-            except (HigherPriorityWriteError, _BeginAgainError) as error:
-                lost, losses = error, writer.losses + 1
-            else:
-                break
-        if isinstance(lost, HigherPriorityWriteError):
-            _give_way(job, table, lost, patience)
-            continue
-        begun_again += 1
-        takes, bound = ingestion.writing_took, turn_seconds(job.settings.priority)
-        if begun_again > job.settings.policy.max_rebases or (
-            losses >= LOSSES_BEFORE_A_TURN and takes > bound
-        ):
-            raise WriteConflictError(f"{lost}{why_no_turn_helps(takes, bound)}", **lost.details) from None
-        log.info("begun again: %s", lost)
-        metrics.count("rebases", **writer.tags)
-    result["rebases"] += begun_again
-    maintain(table, commit.sequence, build=build, lock=lock)
-    return result
-
-
-class _BeginAgainError(WriteConflictError):
+class BeginAgainError(WriteConflictError):
     """Raised when a lost conflict needs more than a rebase within the same instant."""
-
-
-def _give_way(job: IngestJob, table: HudiTable, error: HigherPriorityWriteError, patience: float) -> None:
-    """Wait for the end of a writer of higher priority, if the job's policy allows it."""
-    left, other = patience - time.monotonic(), error.details["conflicting_instant"]
-    if job.settings.policy.on_higher_priority != "wait" or left <= 0:
-        raise error
-    log.info("waiting for the end of %s: %s", other, error)
-    if not wait_for_instant(table, other, left):
-        raise error
 
 
 class Ingestion:
@@ -256,7 +164,7 @@ class Ingestion:
         if current == self._base:
             return self._schema
         if current.version != self._base.version:
-            raise _BeginAgainError(
+            raise BeginAgainError(
                 f"table {self._table.location}: columns were renamed, dropped or moved by {current.version} "
                 f"while instant {self.writer.instant} wrote; run the write again",
                 instant=self.writer.instant,
@@ -345,7 +253,7 @@ class Ingestion:
             overwrites=self._job.kind.replaces is not None,
         )
         if self._job.kind.replaces is not None and not self._overwritten.plan(buckets.index, plan):
-            raise _BeginAgainError(
+            raise BeginAgainError(
                 f"table {self._table.location}: the buckets of a partition were split or merged while "
                 f"instant {self.writer.instant} wrote; run the write again",
                 instant=self.writer.instant,
@@ -425,18 +333,18 @@ class Ingestion:
         found = {self._targets[report.target].replaced for report in reports if report.write_stats}
         return {file_group for file_group in found if file_group is not None}
 
-    def _has_lost(self, file_group: FileGroupId, why: str) -> _BeginAgainError:
+    def _has_lost(self, file_group: FileGroupId, why: str) -> BeginAgainError:
         """This write cannot be merged again with what another write has made of a file group."""
         shown = "/".join(file_group).lstrip("/")
-        return _BeginAgainError(
+        return BeginAgainError(
             f"table {self._table.location}: instant {self.writer.instant} lost file group {shown} {why}; run "
             "the write again",
             instant=self.writer.instant,
         )
 
-    def _cannot_rebase(self, file_groups: Iterable[FileGroupId]) -> _BeginAgainError:
+    def _cannot_rebase(self, file_groups: Iterable[FileGroupId]) -> BeginAgainError:
         shown = "/".join(min(file_groups)).lstrip("/")
-        return _BeginAgainError(
+        return BeginAgainError(
             f"table {self._table.location}: instant {self.writer.instant} lost one of several file "
             f"groups that belong together, and not {shown}; run the write again",
             instant=self.writer.instant,

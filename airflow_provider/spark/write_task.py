@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
-from airflow_provider.ingestion.file_group_task import FileGroupTask, Report, WritePlan
+from airflow_provider.ingestion.file_groups import FileGroupTask, Report, WritePlan
 from airflow_provider.table.timeline import WriteStat
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from airflow_provider.cli import app
 from airflow_provider.exceptions import IndexCatchUpTimeoutError
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
-from airflow_provider.ingestion.ingestion import write_rows
+from airflow_provider.ingestion.write_rows import write_rows
 from airflow_provider.locks import open_lock
 from airflow_provider.metastore import Column, TxnState, open_metastore
 from airflow_provider.table import HudiTable

@@ -20,8 +20,8 @@ from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.columns import as_coarse_as
 from airflow_provider.ingestion.files.found import SourceFiles, find_files
 from airflow_provider.ingestion.ingest_job import IngestJob, Source
-from airflow_provider.ingestion.ingestion import write_rows
 from airflow_provider.ingestion.one_commit import commit_once
+from airflow_provider.ingestion.write_rows import write_rows
 from airflow_provider.jobs import ARROW, AUTO, SPARK, Choice, choose_engine
 from airflow_provider.locks import LockProvider
 from airflow_provider.metastore import AnyMetastore

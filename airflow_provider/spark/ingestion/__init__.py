@@ -1,6 +1,6 @@
 """Ingestion by Spark: reading the source, locating keys, and sending each row to its file group.
 
-The driver plans in ``rows``; executors run :mod:`airflow_provider.ingestion.file_group_task`.
+The driver plans in ``rows``; executors run :mod:`airflow_provider.ingestion.file_groups.file_group_task`.
 """
 
 from airflow_provider.spark.ingestion.history import backfill

@@ -13,8 +13,9 @@ import pyarrow as pa
 from airflow_provider.ingestion.columns import check_columns, check_locations
 from airflow_provider.ingestion.files import find_files
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.ingestion.ingestion import Ingestion, write_rows
+from airflow_provider.ingestion.ingestion import Ingestion
 from airflow_provider.ingestion.one_commit import commit_once
+from airflow_provider.ingestion.write_rows import write_rows
 from airflow_provider.locks import LockProvider
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.spark.indexing import write_base_files

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from airflow_provider.ingestion.file_group_task import WritePlan
+from airflow_provider.ingestion.file_groups import WritePlan
 from airflow_provider.table.files import marked_files
 
 log = logging.getLogger(__name__)

@@ -74,7 +74,7 @@ def target_of_new_rows(
 
     :param frame: the rows.
     :param profile: their partitions.
-    :param shares: see :class:`~airflow_provider.ingestion.file_group_plan.FileGroupPlan`.
+    :param shares: see :class:`~airflow_provider.ingestion.file_groups.file_group_plan.FileGroupPlan`.
     :param key_columns: the record key's columns; without any, all columns decide.
     :return: the rows, perhaps with further columns, and the number's expression; null for rows
         of partitions without a share.

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import CommitError
 from airflow_provider.ingestion.columns import BatchColumns
-from airflow_provider.ingestion.file_group_plan import FileGroupPlan
-from airflow_provider.ingestion.file_group_task import ARRIVAL, Report, WritePlan
+from airflow_provider.ingestion.file_groups import ARRIVAL, FileGroupPlan, Report, WritePlan
 from airflow_provider.ingestion.incoming_rows import BUCKETS, IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.key_lookup import (

@@ -23,7 +23,7 @@ from airflow_provider.concurrency import (
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
-from airflow_provider.ingestion.ingestion import write_rows
+from airflow_provider.ingestion.write_rows import write_rows
 from airflow_provider.operators import RollbackFailedWritesOperator
 from airflow_provider.table.files.base_file_reader import read_base_file
 from airflow_provider.table.files.base_file_writer import BaseFileWriter

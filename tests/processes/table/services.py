@@ -19,7 +19,7 @@ from airflow_provider.indexing.run import IndexRunSettings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
-from airflow_provider.ingestion.ingestion import write_rows
+from airflow_provider.ingestion.write_rows import write_rows
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.locks.filesystem import FilesystemLockProvider
 from airflow_provider.services.archival import archive

@@ -15,7 +15,8 @@ from airflow_provider.concurrency import PRIORITIES, WriteSettings, begin_write
 from airflow_provider.exceptions import HigherPriorityWriteError, WriteConflictError
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
-from airflow_provider.ingestion.ingestion import Ingestion, write_rows
+from airflow_provider.ingestion.ingestion import Ingestion
+from airflow_provider.ingestion.write_rows import write_rows
 from airflow_provider.services.orphans.orphans import delete_reverted_files
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import FileGroupId

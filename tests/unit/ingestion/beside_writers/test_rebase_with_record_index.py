@@ -13,7 +13,7 @@ from airflow_provider.concurrency.conflicts import turns
 from airflow_provider.exceptions import WriteConflictError
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
-from airflow_provider.ingestion import ingest_arrow, ingestion
+from airflow_provider.ingestion import ingest_arrow, write_rows
 from airflow_provider.table.timeline.instant import Action
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable
@@ -71,7 +71,7 @@ def test_it_gets_through_in_its_turn(table: LakeTable, adds: Callable[[], object
 def test_what_takes_longer_than_a_turn_says_so(
     table: LakeTable, adds: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingestion, "turn_seconds", lambda _: 0.0)
+    monkeypatch.setattr(write_rows, "turn_seconds", lambda _: 0.0)
     with pytest.raises(WriteConflictError, match=r"requested later.*load fewer rows at once"):
         ingest_arrow(table.location, table.arrow([row(2, "mine")]), lock=AlwaysLate(adds), **REBASE)
     assert row(2, "old") in table.rows()

@@ -115,7 +115,7 @@ def test_who_gives_way_each_time_goes_first_in_the_end(
         steady()  # and the next one has begun
         return True
 
-    for module in ("airflow_provider.concurrency.write.committing", "airflow_provider.ingestion.ingestion"):
+    for module in ("airflow_provider.concurrency.write.committing", "airflow_provider.ingestion.write_rows"):
         monkeypatch.setattr(f"{module}.wait_for_instant", ends)
     ingest_arrow(table.location, table.arrow([row(1, "mine")]), "upsert", **BACKFILL)
     assert len(gave_way) == LOSSES_BEFORE_A_TURN

@@ -39,7 +39,7 @@ def test_buckets_of_a_bucket_index_are_read_and_not_written(
     table = lake.create(SCHEMA, partition_by=["part"], ordering_field="ts")
     with monkeypatch.context() as patched:
         bucket = "00000003-2037-498d-82f2-0a82039771ff-0"
-        patched.setattr("airflow_provider.ingestion.file_group_plan.new_file_id", lambda: bucket)
+        patched.setattr("airflow_provider.ingestion.file_groups.file_group_plan.new_file_id", lambda: bucket)
         table.ingest("bulk_insert", START)
     with pytest.raises(UnsupportedTableError, match=r"00000003-2037.*is a bucket"):
         table.ingest(operation, [row("1", 1)])

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from airflow_provider.ingestion.file_group_plan import (
+from airflow_provider.ingestion.file_groups import (
     FileGroupPlan,
     Target,
     add_shares,

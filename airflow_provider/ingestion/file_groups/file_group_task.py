@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from airflow_provider.concurrency.heartbeats import check_wanted
 from airflow_provider.exceptions import TableServiceError, to_dict
-from airflow_provider.ingestion.file_group_plan import Target
+from airflow_provider.ingestion.file_groups.file_group_plan import Target
 from airflow_provider.table.file_groups import FileSlice
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.files import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider.ingestion.file_group_plan import FileGroupPlan
+from airflow_provider.ingestion.file_groups.file_group_plan import FileGroupPlan
 from airflow_provider.table.bucket_index import (
     REPLACE,
     BucketIndex,

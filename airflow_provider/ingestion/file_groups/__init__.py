@@ -1,0 +1,39 @@
+"""Which rows go into which file group, and the task that writes one file group's next files.
+
+The plan is made once, from counts and sizes. Tasks run on their own, in this process or on a cluster. Reading
+begins in ``file_group_plan``.
+"""
+
+from airflow_provider.ingestion.file_groups.file_group_plan import (
+    Buckets,
+    FileGroupPlan,
+    Target,
+    add_shares,
+    bytes_per_row,
+    plan_tagged,
+    plan_without_tagging,
+)
+from airflow_provider.ingestion.file_groups.file_group_task import (
+    ARRIVAL,
+    ROWS_A_WRITE,
+    FileGroupTask,
+    Report,
+    WritePlan,
+)
+from airflow_provider.ingestion.file_groups.overwritten_buckets import OverwrittenBuckets
+
+__all__ = [
+    "ARRIVAL",
+    "ROWS_A_WRITE",
+    "Buckets",
+    "FileGroupPlan",
+    "FileGroupTask",
+    "OverwrittenBuckets",
+    "Report",
+    "Target",
+    "WritePlan",
+    "add_shares",
+    "bytes_per_row",
+    "plan_tagged",
+    "plan_without_tagging",
+]
