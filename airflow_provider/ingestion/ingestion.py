@@ -110,7 +110,8 @@ class Ingestion:
         self._write(self._rows, plan)
         self.writing_took = time.monotonic() - began
         committing = time.monotonic()
-        self._overwritten.put(writer.view, _by_partition(replaced))
+        if not self._overwritten.put(writer.view, _by_partition(replaced)):
+            raise self._has_other_buckets()
         log.info("instant %s: committing", writer.instant)
         commit = writer.commit(
             self._stats,
@@ -253,11 +254,7 @@ class Ingestion:
             overwrites=self._job.kind.replaces is not None,
         )
         if self._job.kind.replaces is not None and not self._overwritten.plan(buckets.index, plan):
-            raise BeginAgainError(
-                f"table {self._table.location}: the buckets of a partition were split or merged while "
-                f"instant {self.writer.instant} wrote; run the write again",
-                instant=self.writer.instant,
-            )
+            raise self._has_other_buckets()
         for target in plan.targets.values():
             group = FileGroupId(target.partition_path, target.file_id)
             if not target.merges_in_any_order and target.last_instant > self.writer.instant:
@@ -314,7 +311,8 @@ class Ingestion:
             still_out = self._replaced_by(lost.values()) - rebase.lost
             if not still_out <= out:
                 raise self._cannot_rebase(still_out - out)
-        self._overwritten.put(rebase.view, _by_partition(out))
+        if not self._overwritten.put(rebase.view, _by_partition(out)):
+            raise self._has_other_buckets()
         return Rebased(stats, _by_partition(out))
 
     def _lost(self, file_groups: frozenset[FileGroupId]) -> dict[int, Report]:
@@ -339,6 +337,13 @@ class Ingestion:
         return BeginAgainError(
             f"table {self._table.location}: instant {self.writer.instant} lost file group {shown} {why}; run "
             "the write again",
+            instant=self.writer.instant,
+        )
+
+    def _has_other_buckets(self) -> BeginAgainError:
+        return BeginAgainError(
+            f"table {self._table.location}: the buckets of a partition were split or merged while instant "
+            f"{self.writer.instant} wrote; run the write again",
             instant=self.writer.instant,
         )
 

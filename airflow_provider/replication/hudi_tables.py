@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from airflow_provider.concurrency import CommitLog
@@ -23,6 +24,7 @@ from airflow_provider.concurrency.undo import ensure_commit_before
 from airflow_provider.exceptions import NoSuchInstantError, NotATableError, ReplicationError
 from airflow_provider.indexing import drop_index, pending_indexings, run_index, schedule_index
 from airflow_provider.replication.copying import Copier
+from airflow_provider.table.bucket_index import ConsistentBucketIndex, hashing_metadata_folder
 from airflow_provider.table.file_groups import Effect, ValidWriteIds, effect_of, hidden_effects
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.files import LogFileName
@@ -204,7 +206,8 @@ class TableReplication:
             # Without this its files would be visible while they are copied, as those of an archived commit.
             self.step("put a commit before")
             ensure_commit_before(self.target, instant.requested_time)
-        self._copy([*files, *self._partition_metadata(partitions)])
+        buckets = self._hashing_metadata({*partitions, *metadata.replaced})
+        self._copy([*files, *self._partition_metadata(partitions), *buckets])
         self._copy_schemas()
         self.step(f"replay {instant.requested_time}")
         self.target.sync_later(sorted(path for path, _ in files))
@@ -251,6 +254,7 @@ class TableReplication:
         self._copy(wanted.items())
         self._copy_history()
         self._copy_schemas()
+        self._copy(self._hashing_metadata(source.view().all_partitions()))
         for instant in timeline.completed():
             if instant.requested_time in shown and instant in commits:
                 content = self._as_of_target(read_completed(self.source, timeline, instant))
@@ -318,6 +322,17 @@ class TableReplication:
             path = f"{partition}/{_PARTITION_METADATA}".lstrip("/")
             if self.target.stat(path) is None and self.source.stat(path) is not None:
                 yield path, None
+
+    def _hashing_metadata(self, partitions: Iterable[str]) -> Iterator[tuple[str, None]]:
+        """What says which buckets partitions have, for the target's writes after a failover."""
+        if self._has_hashing_metadata:
+            for partition in sorted(partitions):
+                folder = hashing_metadata_folder(partition)
+                yield from ((f"{folder}/{name}", None) for name in self.source.names(folder))
+
+    @cached_property
+    def _has_hashing_metadata(self) -> bool:
+        return isinstance(HudiTable.at(self.source).bucket_index, ConsistentBucketIndex)
 
     def _register(self, source: HudiTable, done: TargetState) -> None:
         """Register the replication's position with both tables, so that they keep everything later.

@@ -15,7 +15,7 @@ from airflow_provider.concurrency.indexes import StagedChange, change_of_write, 
 from airflow_provider.concurrency.log import IndexState
 from airflow_provider.exceptions import CommitError, InvalidInputError
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.files import delete_markers
+from airflow_provider.table.files import LogFileName, delete_markers
 from airflow_provider.table.metadata_table import FileChanges
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
@@ -96,7 +96,10 @@ class StagedWrite:
         partitions = {stat.partition_path for stat in (*self._planned, *content.write_stats)}
         present = set(files_in(self._storage, partitions, self._instant))
         for path in sorted(present - reported):
-            self._storage.delete(path)
+            # A clustering writes no log files. Other Hudi writers give its instant to the log files that they
+            # write to the buckets that it makes.
+            if self._action is not Action.CLUSTERING or not LogFileName.parse(path.rpartition("/")[2]):
+                self._storage.delete(path)
         if missing := sorted(reported - present):
             raise CommitError(
                 f"table {self._storage.root}: data file {missing[0]} of instant {self._instant} was reported "

@@ -6,8 +6,8 @@ Design section 5; RFC-22, "Concurrency Control", option 1, step 4. The rules are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Literal
@@ -140,6 +140,7 @@ class WriteDescription:
     :param owner: host and process of the writer.
     :param merges_in_any_order: whether what it appends merges with what others append to the same file group,
         in any order of completion (non-blocking concurrency control).
+    :param written_twice: for buckets that it splits or merges, those that it makes of them.
     """
 
     instant: str
@@ -153,6 +154,7 @@ class WriteDescription:
     completion_time: str | None = None
     owner: str = "unknown"
     merges_in_any_order: bool = False
+    written_twice: Mapping[FileGroupId, frozenset[FileGroupId]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def buckets(self) -> dict[FileGroupId, set[FileGroupId]]:
@@ -315,6 +317,10 @@ def shared_by(committing: WriteDescription, other: WriteDescription) -> frozense
         shared -= other.appended
     if other.operation == COMPACT:
         shared -= committing.appended
+    for bucket, made in committing.written_twice.items():
+        # As ``SparkConsistentBucketDuplicateUpdateStrategy`` does.
+        if bucket in other.appended and made & other.appended:
+            shared -= {bucket, *made}
     if committing.merges_in_any_order:
         shared -= committing.appended & other.appended
     return shared

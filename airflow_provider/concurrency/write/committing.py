@@ -262,6 +262,7 @@ class Committing:
             self._check_requested_last(moment)
         if indexes:
             log_unlogged_commits(self._storage, indexes, moment.timeline, after=moment.completed_until)
+        write.before_entry(content)
         seen = moment.timeline.newest_completion if self._is_shared else ""
         return content.entry(write.instant, write.action, write.info, seen=seen)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from airflow_provider import metrics
-from airflow_provider.concurrency.commit import Moment, StagedWrite
+from airflow_provider.concurrency.commit import CommitContent, Moment, StagedWrite
 from airflow_provider.concurrency.conflicts import (
     Conflict,
     ConflictPolicy,
@@ -48,6 +48,9 @@ class Write:
     :ivar looked_in: tells the partitions in which it has looked for keys.
     :ivar losses: how often it was lost, or gave way, since it was first begun; see
         :mod:`~airflow_provider.concurrency.conflicts.turns`.
+    :ivar written_twice: for file groups that this write rewrites, those that it makes of them. Who appends
+        to both is not in its way.
+    :ivar before_entry: called with the commit's content right before each try to put its entry.
     :ivar ended: whether it has committed, or was given up.
     """
 
@@ -78,6 +81,8 @@ class Write:
         self.rebases = 0
         self.looked_in: Callable[[], Iterable[str]] = tuple
         self.losses = losses
+        self.written_twice: Mapping[FileGroupId, frozenset[FileGroupId]] = {}
+        self.before_entry: Callable[[CommitContent], None] = lambda _: None
         self.ended = False
         self._met: set[str] = set()
         self._view: FileSystemView | None = None
@@ -110,6 +115,7 @@ class Write:
         return WriteDescription(
             *(self.instant, info.operation, info.priority, State.INFLIGHT, file_groups, appended),
             merges_in_any_order=self.table.is_non_blocking,
+            written_twice=self.written_twice,
         )
 
     def yields_to(self, this: WriteDescription) -> list[Conflict]:

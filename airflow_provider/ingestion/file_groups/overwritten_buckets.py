@@ -19,7 +19,7 @@ from airflow_provider.table.bucket_index import (
     load_hashing_metadata,
     new_file_id_prefix,
 )
-from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 
 
@@ -55,21 +55,29 @@ class OverwrittenBuckets:
                 known[metadata.nodes[number].value] = plan.targets[target].file_id.removesuffix("-0")
         return True
 
-    def put(self, view: FileSystemView, replaced: Mapping[str, Collection[str]]) -> None:
+    def put(self, view: FileSystemView, replaced: Mapping[str, Collection[str]]) -> bool:
         """Put the hashing metadata of each partition, before the commit by which it counts.
 
         :param view: the snapshot that the overwrite is based on.
         :param replaced: file ids that it takes out, by partition path.
+        :return: whether it counts then: not beside the one of an instant that was requested later.
         """
         if not isinstance(self.table.bucket_index, ConsistentBucketIndex):
-            return
+            return True
         for partition in sorted({*replaced, *self._before}):
             now = load_hashing_metadata(self.table.storage, view, partition)
             if (before := self._before.get(partition, now)) is None or now is None:
                 continue
-            prefixes, out = self._prefixes.setdefault(partition, {}), set(replaced.get(partition, ()))
+            if now.instant > self.instant:
+                return False
+            prefixes = self._prefixes.setdefault(partition, {})
+            out = {FileGroupId(partition, each) for each in replaced.get(partition, ())}
             for node in before.nodes:
-                if node.file_id in out and prefixes.get(node.value) in (None, node.file_id_prefix):
+                group = FileGroupId(partition, node.file_id)
+                if (group in out or group in view.replaced) and prefixes.get(node.value) in (
+                    None,
+                    node.file_id_prefix,
+                ):
                     prefixes[node.value] = new_file_id_prefix()
             changed = [
                 HashingNode(node.value, prefix, REPLACE)
@@ -82,6 +90,7 @@ class OverwrittenBuckets:
                 ).with_nodes(changed, self.instant)
                 self.table.storage.put(made.path, made.to_json())
                 self._written[partition] = made
+        return True
 
     def committed(self) -> None:
         """Say by the JVM's files that the hashing metadata counts; whoever reads it could say so, too."""

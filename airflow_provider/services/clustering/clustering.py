@@ -24,6 +24,7 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
     schedule,
 )
+from airflow_provider.concurrency.conflicts import has_other_writers
 from airflow_provider.concurrency.heartbeats import progress_of
 from airflow_provider.concurrency.plans import MAX_FAILURES, check_not_stopped, pending_plans
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
@@ -38,6 +39,7 @@ from airflow_provider.services.clustering.clustering_plan import (
     plan_clustering,
 )
 from airflow_provider.services.clustering.clustering_task import ClusteringTask
+from airflow_provider.services.clustering.resized_buckets import ResizedBuckets
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import TableSchema
@@ -206,9 +208,15 @@ def run_clustering(
         return None
     with writer:
         plan = pending_plan(table, writer.instant)
+        if plan.resizes:
+            made = ResizedBuckets(table, writer, plan.groups)
+            writer.written_twice, writer.before_entry = made.written_twice, made.put
         clustering = Clustering(job, table, writer, plan, write_group)
         clustering.write(parallel_groups, around)
-        return clustering.commit()
+        result = clustering.commit()
+        if plan.resizes:
+            made.committed()
+        return result
 
 
 def earlier_clustering(job: ClusteringJob, table: HudiTable) -> dict[str, Any] | None:
@@ -339,7 +347,9 @@ class Clustering:
             parts=[
                 group.file_groups | {FileGroupId(stat.partition_path, stat.file_id) for stat in stats}
                 for group, stats in self._written.items()
-            ],
+            ]
+            if self._may_leave_out
+            else (),
         )
         try:
             return result_of(self.job, self.table, committed.instant)
@@ -354,6 +364,8 @@ class Clustering:
         try:
             self.writer.check(group.file_groups)
         except WriteConflictError as error:
+            if not self._may_leave_out:
+                raise
             self._conflict = error
             self._end(group, f"left out: {error}")
             return
@@ -364,6 +376,16 @@ class Clustering:
         ]
         self._written[group] = self.write_group(tasks)
         self._end(group, "done")
+
+    @cached_property
+    def _may_leave_out(self) -> bool:
+        """Whether the clustering is worth a commit without some of its groups.
+
+        Other Hudi writers write to a bucket that is split or merged, and to those that it becomes. Those log
+        files would show without the others.
+        """
+        shared = self.writer.lock.excludes_hudi or has_other_writers(self.table.storage)
+        return not (shared and self.plan.resizes)
 
     @cached_property
     def _schema(self) -> TableSchema:

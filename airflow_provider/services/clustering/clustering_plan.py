@@ -17,10 +17,12 @@ import pyarrow as pa
 
 from airflow_provider.concurrency import ServicePlan
 from airflow_provider.exceptions import InvalidInputError, MissingColumnError, UnsupportedTableError
+from airflow_provider.services.clustering.bucket_resizing import Resizing, resizings, sized_slices
 from airflow_provider.services.clustering.row_order import LAYOUTS, MOST_COLUMNS, can_order
 from airflow_provider.services.partition_patterns import matches
+from airflow_provider.table.bucket_index import ConsistentBucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSlice, FileSystemView
-from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import slices_of
 from airflow_provider.table.storage import Storage
@@ -32,6 +34,9 @@ LAYOUT_KEY = "clustering_layout"
 """The key in a clustering's commit metadata for the order of its rows."""
 
 _STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
+_RESIZING_STRATEGY = (
+    "org.apache.hudi.client.clustering.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
+)
 _SETTINGS_KEY = "table_services.clustering"
 
 
@@ -103,12 +108,14 @@ class ClusteringGroup:
     :param slices: the file slices to read.
     :param outputs: number of new file groups.
     :param size: bytes of their files; 0 where the plan does not contain it.
+    :param resizing: what that does to buckets by consistent hashing.
     """
 
     partition_path: str
     slices: tuple[FileSlice, ...]
     outputs: int
     size: int = 0
+    resizing: Resizing | None = None
 
     @property
     def file_groups(self) -> frozenset[FileGroupId]:
@@ -132,6 +139,11 @@ class ClusteringPlan:
         """The file groups that the clustering reads and replaces."""
         return frozenset(each for group in self.groups for each in group.file_groups)
 
+    @property
+    def resizes(self) -> bool:
+        """Whether it splits and merges buckets."""
+        return any(group.resizing is not None for group in self.groups)
+
     def to_avro(self, storage: Storage) -> bytes:
         """The content of the requested instant: Hudi's ``HoodieRequestedReplaceMetadata``.
 
@@ -149,7 +161,7 @@ class ClusteringPlan:
         plan = {
             "inputGroups": [_group_to_avro(storage, group) for group in self.groups],
             "strategy": {
-                "strategyClassName": _STRATEGY,
+                "strategyClassName": _RESIZING_STRATEGY if self.resizes else _STRATEGY,
                 "strategyParams": {name: str(value) for name, value in strategy.items()},
             },
             "extraMetadata": {_SETTINGS_KEY: json.dumps(asdict(settings))},
@@ -191,17 +203,18 @@ def plan_clustering(
     :param taken: file groups to leave alone.
     :return: None when no file group would gain from clustering.
     """
-    if table.bucket_index is not None:
+    if table.bucket_index is not None and not isinstance(table.bucket_index, ConsistentBucketIndex):
         raise UnsupportedTableError(
-            f"table {table.location} has a bucket index, by which each key stays in its file group: it is "
-            "not clustered; compact it, if it is merge_on_read",
+            f"table {table.location} has a simple bucket index, by which each key stays in its file group: "
+            "it is not clustered; compact it, if it is merge_on_read",
             location=table.location,
         )
+    groups_of = _groups_of if table.bucket_index is None else _resizings_of
     groups = [
         group
         for partition in view.partitions()
         if matches(partition, settings.partitions)
-        for group in _groups_of(table, settings, view, partition, taken)
+        for group in groups_of(table, settings, view, partition, taken)
     ]
     groups.sort(
         key=lambda group: (
@@ -252,6 +265,25 @@ def _groups_of(
             yield ClusteringGroup(partition, slices, max(1, outputs), size)
 
 
+def _resizings_of(
+    table: HudiTable,
+    settings: ClusteringSettings,
+    view: FileSystemView,
+    partition: str,
+    taken: frozenset[FileGroupId],
+) -> Iterator[ClusteringGroup]:
+    now, zone = table.storage.clock(), timeline_zone(table.storage)
+    usable = [
+        each
+        for each in sized_slices(table, view, partition)
+        if each.file_slice.file_group not in taken and age(each.last_instant, now, zone) >= settings.min_age
+    ]
+    for found, resizing in resizings(table, view, partition, usable):
+        slices = tuple(each.file_slice for each in found)
+        size = sum(each.size for each in found)
+        yield ClusteringGroup(partition, slices, len(resizing.made), size, resizing)
+
+
 @dataclass(frozen=True)
 class _Candidate:
     """A file slice that may be clustered."""
@@ -296,7 +328,7 @@ def _group_to_avro(storage: Storage, group: ClusteringGroup) -> dict[str, Any]:
     return {
         "slices": [
             {
-                "dataFilePath": storage.url(each.base_path or ""),
+                "dataFilePath": storage.url(each.base_path) if each.base_path else "",
                 "deltaFilePaths": [storage.url(path) for path in each.log_paths],
                 "fileId": each.file_id,
                 "partitionPath": group.partition_path,
@@ -312,6 +344,7 @@ def _group_to_avro(storage: Storage, group: ClusteringGroup) -> dict[str, Any]:
             "TOTAL_LOG_FILES_SIZE": 0.0,
         },
         "numOutputFileGroups": group.outputs,
+        "extraMetadata": group.resizing.to_avro(group.partition_path) if group.resizing else None,
     }
 
 
@@ -324,7 +357,8 @@ def _group_from_avro(record: Mapping[str, Any]) -> ClusteringGroup:
         return prefix + url.rpartition("/")[2]
 
     def instant(url: str) -> str:
-        return (parse_base_file_name(url.rpartition("/")[2]) or ("", "", ""))[2]
+        parsed = parse_data_file_name(url.rpartition("/")[2])
+        return parsed.instant if parsed else ""
 
     return ClusteringGroup(
         partition,
@@ -332,12 +366,13 @@ def _group_from_avro(record: Mapping[str, Any]) -> ClusteringGroup:
             FileSlice(
                 partition,
                 each["fileId"],
-                instant(each["dataFilePath"]),
-                path(each["dataFilePath"]),
+                instant(each["dataFilePath"] or each["deltaFilePaths"][0]),
+                path(each["dataFilePath"]) if each["dataFilePath"] else None,
                 tuple(map(path, each["deltaFilePaths"])),
             )
             for each in slices
         ),
         record["numOutputFileGroups"],
         round(record["metrics"]["TOTAL_IO_READ_MB"] * MIB),
+        Resizing.from_avro(record.get("extraMetadata")),
     )

@@ -18,8 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider.concurrency.heartbeats import check_wanted
+from airflow_provider.exceptions import UnsupportedTableError
+from airflow_provider.services.clustering.bucket_resizing import Resizing
 from airflow_provider.services.clustering.clustering_plan import ClusteringGroup, ClusteringSettings
 from airflow_provider.services.clustering.row_order import row_order
+from airflow_provider.table.bucket_index import ConsistentBucketIndex, HashingNode, bucket_index_of
 from airflow_provider.table.file_groups import FileSlice
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.files import (
@@ -75,7 +78,7 @@ class ClusteringTask:
         :raises InstantRolledBackError: when the clustering was rolled back meanwhile.
         """
         check_wanted(self.storage, self.instant)
-        file_id = new_file_id()
+        file_id = new_file_id() if self._bucket is None else self._bucket.file_id
         with BaseFileWriter(
             self.storage,
             partition_path=self.group.partition_path,
@@ -86,7 +89,7 @@ class ClusteringTask:
             table_name=self.config.name,
             row_group_rows=_ORDERED_ROW_GROUP_ROWS if self.settings.sort_by else ROW_GROUP_ROWS,
         ) as writer:
-            for rows in self._ordered() if self.settings.sort_by else self._packed():
+            for rows in self._rows():
                 writer.write_preserved(rows)
             if not writer.rows:
                 writer.abort()
@@ -94,6 +97,39 @@ class ClusteringTask:
             written = writer.close()
         check_wanted(self.storage, self.instant, [written.path])
         return self._write_stat(file_id, written)
+
+    @property
+    def _bucket(self) -> HashingNode | None:
+        """The bucket that the file becomes, where the clustering splits and merges buckets."""
+        resizing = self.group.resizing
+        return None if resizing is None else resizing.made[self.number]
+
+    def _rows(self) -> Iterator[pa.Table]:
+        if self.group.resizing is not None:
+            return self._of_bucket(self.group.resizing)
+        return self._ordered() if self.settings.sort_by else self._packed()
+
+    def _of_bucket(self, resizing: Resizing) -> Iterator[pa.Table]:
+        """The rows whose keys belong to the bucket."""
+        index, settings = bucket_index_of(self.config), self.settings
+        if not isinstance(index, ConsistentBucketIndex):
+            raise UnsupportedTableError(
+                f"table {self.config.name!r}: clustering {self.instant} splits and merges buckets by "
+                "consistent hashing, and the table's options do not name them any more; roll it back",
+                instant=self.instant,
+            )
+        parts = []
+        for rows in _ahead(self._read, self.group.slices):
+            if self.group.outputs > 1:
+                hashes = index.hashes(pa.array(rows[META_COLUMNS[2]].to_pylist(), pa.string()))
+                rows = rows.filter(pa.array(resizing.made_of(hashes) == self.number))
+            if settings.sort_by:
+                parts.append(rows)
+            else:
+                yield rows
+        if parts:
+            rows = _together(parts)
+            yield rows.take(pa.array(row_order(settings.layout, [rows[name] for name in settings.sort_by])))
 
     def _packed(self) -> Iterator[pa.Table]:
         if self.group.outputs == 1:

@@ -127,12 +127,12 @@ class HashingMetadata:
     @property
     def path(self) -> str:
         """The path of its file, relative to the table."""
-        return f"{_folder(self.partition_path)}/{self.instant}{_SUFFIX}"
+        return f"{hashing_metadata_folder(self.partition_path)}/{self.instant}{_SUFFIX}"
 
     @property
     def commit_path(self) -> str:
         """The path of the empty file by which the JVM's Hudi says that it counts."""
-        return f"{_folder(self.partition_path)}/{self.instant}{_COMMIT_SUFFIX}"
+        return f"{hashing_metadata_folder(self.partition_path)}/{self.instant}{_COMMIT_SUFFIX}"
 
     def to_json(self) -> bytes:
         """The content of its file."""
@@ -177,7 +177,7 @@ def load_hashing_metadata(
     :return: None when no writer has made any.
     :raises CorruptTableError: when a file cannot be read as what it is.
     """
-    folder = _folder(partition_path)
+    folder = hashing_metadata_folder(partition_path)
     names = (name for name in storage.names(folder) if name.endswith(_SUFFIX))
     for instant in sorted((name.removesuffix(_SUFFIX) for name in names), reverse=True):
         path = f"{folder}/{instant}{_SUFFIX}"
@@ -221,7 +221,7 @@ def delete_hashing_metadata(storage: Storage, instant: str, partition_paths: Ite
     :param partition_paths: the partitions in which it has some.
     """
     for partition in partition_paths:
-        folder = _folder(partition)
+        folder = hashing_metadata_folder(partition)
         # The JVM's Hudi takes the second one without the first for an error.
         storage.delete(f"{folder}/{instant}{_COMMIT_SUFFIX}")
         storage.delete(f"{folder}/{instant}{_SUFFIX}")
@@ -232,7 +232,11 @@ def _has_base_file(view: FileSystemView, metadata: HashingMetadata) -> bool:
     return any(node.file_id in there for node in metadata.nodes)
 
 
-def _folder(partition_path: str) -> str:
+def hashing_metadata_folder(partition_path: str) -> str:
+    """The folder with the files of a partition, relative to the table.
+
+    :param partition_path: the partition.
+    """
     return f"{HASHING_METADATA}/{partition_path}".rstrip("/")
 
 

@@ -19,6 +19,8 @@ from airflow_provider.table.properties import (
     CONCURRENCY_MODE,
     CONSISTENT_HASHING,
     INDEX_TYPE,
+    LEAST_BUCKETS_OF_A_PARTITION,
+    MOST_BUCKETS_OF_A_PARTITION,
     NON_BLOCKING,
     NUMBER_OF_BUCKETS,
 )
@@ -90,6 +92,14 @@ def _buckets(values: Mapping[str, Any]) -> Iterator[str]:
             f"{CONCURRENCY_MODE}={NON_BLOCKING} and {BUCKET_ENGINE}={CONSISTENT_HASHING}: buckets that are "
             "split and merged tell two writers different file groups; say SIMPLE, or leave the mode out"
         )
+    if (number := values.get(NUMBER_OF_BUCKETS)) is not None:
+        least = values.get(LEAST_BUCKETS_OF_A_PARTITION, number)
+        most = values.get(MOST_BUCKETS_OF_A_PARTITION, number)
+        if not least <= number <= most:
+            yield (
+                f"{NUMBER_OF_BUCKETS}={number} must be {LEAST_BUCKETS_OF_A_PARTITION}={least} at least and "
+                f"{MOST_BUCKETS_OF_A_PARTITION}={most} at most"
+            )
 
 
 def _lock_providers(values: Mapping[str, Any]) -> Iterator[str]:

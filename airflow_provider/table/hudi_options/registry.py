@@ -13,6 +13,7 @@ from airflow_provider.table.hudi_options.kinds import (
     FLAG,
     MILLISECONDS,
     NAMES,
+    NUMBER,
     TIME_ZONE,
     Kind,
     one_of,
@@ -24,11 +25,15 @@ from airflow_provider.table.properties import (
     ALL_OPERATIONS,
     BUCKET_ENGINE,
     BUCKET_HASH_FIELD,
+    BUCKET_MERGE_THRESHOLD,
+    BUCKET_SPLIT_THRESHOLD,
     CONCURRENCY_MODE,
     CONSISTENT_HASHING,
     INDEX_TYPE,
     INSERT_ONLY,
+    LEAST_BUCKETS_OF_A_PARTITION,
     MOST_BUCKETS,
+    MOST_BUCKETS_OF_A_PARTITION,
     NON_BLOCKING,
     NUMBER_OF_BUCKETS,
     TIMELINE_ZONE,
@@ -175,6 +180,35 @@ _BUCKETS = (
         "The kind of bucket index. `SIMPLE`: the number of buckets stays. `CONSISTENT_HASHING`: it may "
         "differ by partition; see [non-blocking.md](non-blocking.md#consistent-hashing).",
         default="SIMPLE",
+    ),
+    Option(
+        LEAST_BUCKETS_OF_A_PARTITION,
+        Topic.BUCKETS,
+        whole(least=1, most=MOST_BUCKETS),
+        "The number of buckets that merges leave a partition at least; by default the number that it begins "
+        "with.",
+    ),
+    Option(
+        MOST_BUCKETS_OF_A_PARTITION,
+        Topic.BUCKETS,
+        whole(least=1, most=MOST_BUCKETS),
+        "The number of buckets that splits leave a partition at most; by default the number that it begins "
+        "with.",
+    ),
+    Option(
+        BUCKET_SPLIT_THRESHOLD,
+        Topic.BUCKETS,
+        NUMBER,
+        "The size of a bucket that is split, as a multiple of `hoodie.parquet.max.file.size`.",
+        default=2.0,
+    ),
+    Option(
+        BUCKET_MERGE_THRESHOLD,
+        Topic.BUCKETS,
+        NUMBER,
+        "The size of a bucket that is merged with its neighbours, as a multiple of "
+        "`hoodie.parquet.max.file.size`.",
+        default=0.2,
     ),
 )
 

@@ -26,6 +26,17 @@ KINDS: dict[str, dict[str, Any]] = {
         "ordering_field": "fare",
         "hudi_options": {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2},
     },
+    "consistent hashing": {
+        "table_type": "merge_on_read",
+        "hudi_options": {
+            "hoodie.index.type": "BUCKET",
+            "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+            "hoodie.bucket.index.num.buckets": 2,
+            "hoodie.bucket.index.max.num.buckets": 16,
+            "hoodie.parquet.max.file.size": 1,
+            "hoodie.parquet.small.file.limit": 0,
+        },
+    },
 }
 """The kinds of tables that are replicated: options of ``HudiTable.create``."""
 

@@ -364,3 +364,27 @@ def test_a_bucket_in_two_file_groups_is_where_two_writes_meet() -> None:
     assert conflicts_with(mine, [elsewhere], ConflictPolicy()) == []
     clean = write("cleaning", "20260101000004000", {SAME_BUCKET}, 900, "inflight, alive")
     assert conflicts_with(mine, [clean], ConflictPolicy()) == []
+
+
+def test_who_writes_to_both_sides_of_a_split_bucket_is_not_in_its_way() -> None:
+    """As ``SparkConsistentBucketDuplicateUpdateStrategy`` does."""
+    made = frozenset({FileGroupId("p", "made-1"), FileGroupId("p", "made-2")})
+    resizing = replace(
+        write("clustering", "20260101000005000", {A, B}, 200, "inflight, alive"),
+        file_groups=frozenset({A, B, *made}),
+        written_twice={A: made},
+    )
+    one, _ = sorted(made)
+    twice = replace(
+        write("upsert", "20260101000004000", {A, one}, 400, "completed"), appended=frozenset({A, one})
+    )
+    assert conflicts_with(resizing, [twice], ConflictPolicy()) == []
+    once = replace(twice, file_groups=frozenset({A}), appended=frozenset({A}))
+    (met,) = conflicts_with(resizing, [once], ConflictPolicy())
+    assert met.file_groups == {A}
+    rewritten = replace(twice, appended=frozenset({one}))  # a new base file is no second copy
+    (met,) = conflicts_with(resizing, [rewritten], ConflictPolicy())
+    assert met.file_groups == {A, one}
+    elsewhere = replace(twice, file_groups=frozenset({A, B, one}), appended=frozenset({A, B, one}))
+    (met,) = conflicts_with(resizing, [elsewhere], ConflictPolicy())
+    assert met.file_groups == {B}

@@ -27,7 +27,7 @@ from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebui
 ALWAYS = TableCompactionSettings(delta_commits=1)
 
 
-@pytest.fixture(params=["merge-on-read", "non-blocking"])
+@pytest.fixture(params=["merge-on-read", "non-blocking", "consistent hashing"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Pair:
     """A followed source whose table ``trips`` has a base file or a log file in either partition."""
     made = Pair(tmp_path, **KINDS[request.param])

@@ -1,0 +1,77 @@
+"""What a clustering that splits and merges buckets says of them, in the hashing metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from airflow_provider.concurrency import Writer
+from airflow_provider.concurrency.commit import CommitContent
+from airflow_provider.exceptions import WriteConflictError
+from airflow_provider.services.clustering.clustering_plan import ClusteringGroup
+from airflow_provider.table.bucket_index import (
+    HashingMetadata,
+    HashingNode,
+    delete_hashing_metadata,
+    load_hashing_metadata,
+)
+from airflow_provider.table.file_groups import FileGroupId
+from airflow_provider.table.hudi_table import HudiTable
+
+
+class ResizedBuckets:
+    """The buckets that one clustering splits and merges.
+
+    :param table: the table.
+    :param writer: the clustering, begun.
+    :param groups: its clustering groups.
+    """
+
+    def __init__(self, table: HudiTable, writer: Writer, groups: Sequence[ClusteringGroup]) -> None:
+        self._table, self._writer, self._groups = table, writer, groups
+        self._made: list[HashingMetadata] = []
+
+    @property
+    def written_twice(self) -> Mapping[FileGroupId, frozenset[FileGroupId]]:
+        """The buckets that become of each one."""
+        found: dict[FileGroupId, frozenset[FileGroupId]] = {}
+        for group in self._groups:
+            made = group.resizing.made if group.resizing else ()
+            new = frozenset(FileGroupId(group.partition_path, node.file_id) for node in made)
+            found |= dict.fromkeys(group.file_groups, new)
+        return found
+
+    def put(self, content: CommitContent) -> None:
+        """Put the hashing metadata of each partition, before the commit by which it counts.
+
+        The JVM's Hudi finds buckets by it alone. So a commit without it would lose rows.
+
+        :param content: of the commit: some groups may have been left out.
+        :raises WriteConflictError: when other buckets have been made of those of the plan.
+        """
+        replaced = {FileGroupId(path, each) for path, ids in content.replaced.items() for each in ids}
+        changed: dict[str, list[HashingNode]] = {}
+        for group in self._groups:
+            if group.resizing is not None and group.file_groups <= replaced:
+                changed.setdefault(group.partition_path, []).extend(group.resizing.nodes)
+        seen = {group.partition_path: group.resizing.seq_no for group in self._groups if group.resizing}
+        storage, instant = self._table.storage, self._writer.instant
+        gone = (made.partition_path for made in self._made if made.partition_path not in changed)
+        delete_hashing_metadata(storage, instant, gone)  # of an earlier try
+        self._made = []
+        view = self._table.view()
+        for partition, nodes in changed.items():
+            before = load_hashing_metadata(storage, view, partition)
+            if before is None or before.seq_no != seen[partition]:
+                raise WriteConflictError(
+                    f"table {self._table.location}: the buckets of partition {partition!r} are others than "
+                    f"those that clustering {instant} was planned on; plan another one",
+                    instant=instant,
+                )
+            made = before.with_nodes(nodes, instant)
+            storage.put(made.path, made.to_json())
+            self._made.append(made)
+
+    def committed(self) -> None:
+        """Say by the JVM's files that the hashing metadata counts; whoever reads it could say so, too."""
+        for made in self._made:
+            self._table.storage.put_if_absent(made.commit_path, b"")
