@@ -376,7 +376,7 @@ def test_who_writes_to_both_sides_of_a_split_bucket_is_not_in_its_way() -> None:
     )
     one, _ = sorted(made)
     twice = replace(
-        write("upsert", "20260101000004000", {A, one}, 400, "completed"), appended=frozenset({A, one})
+        write("ingestion", "20260101000004000", {A, one}, 400, "completed"), appended=frozenset({A, one})
     )
     assert conflicts_with(resizing, [twice], ConflictPolicy()) == []
     once = replace(twice, file_groups=frozenset({A}), appended=frozenset({A}))
