@@ -22,7 +22,7 @@ from tests.ingestion_contract.lake import Lake, LakeTable
 from tests.ingestion_contract.merge_on_read import CONSISTENT, operations_one_after_the_other
 
 SCHEMA = pa.schema({"id": pa.string(), "p": pa.string(), "value": pa.string()})
-JVMS = Path(__file__).parents[2] / "fixtures" / "real_hudi" / "mor_consistent_buckets.zip"
+JVMS = Path(__file__).parents[3] / "fixtures" / "real_hudi" / "mor_consistent_buckets.zip"
 KEYS = [f"k{n}" for n in range(20)]
 
 Row = dict[str, Any]

@@ -19,8 +19,8 @@ from airflow_provider.services.table_compaction import TableCompactionSettings, 
 from airflow_provider.services.table_options import change_options
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable, in_order
-from tests.unit.ingestion.test_bucket_resizing import MERGES, SPLITS
-from tests.unit.ingestion.test_consistent_buckets import check_places, make, rows
+from tests.unit.ingestion.buckets.test_bucket_resizing import MERGES, SPLITS
+from tests.unit.ingestion.buckets.test_consistent_buckets import check_places, make, rows
 
 KEYS = [f"k{n}" for n in range(60)]
 

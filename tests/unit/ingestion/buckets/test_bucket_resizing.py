@@ -29,9 +29,9 @@ from airflow_provider.services.table_options import change_options
 from airflow_provider.table.bucket_index import HASHING_METADATA, REPLACE, HashingMetadata, HashingNode
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable, in_order
-from tests.unit.ingestion.test_consistent_buckets import KEYS, check_places, make, ring, rows
+from tests.unit.ingestion.buckets.test_consistent_buckets import KEYS, check_places, make, ring, rows
 
-SAID = json.loads((Path(__file__).parents[2] / "fixtures" / "consistent_hashing.json").read_text())
+SAID = json.loads((Path(__file__).parents[3] / "fixtures" / "consistent_hashing.json").read_text())
 MANY = [f"k{n}" for n in range(300)]
 PLENTY = {"hoodie.bucket.index.min.num.buckets": 1, "hoodie.bucket.index.max.num.buckets": 64}
 SPLITS = PLENTY | {"hoodie.parquet.max.file.size": 1, "hoodie.parquet.small.file.limit": 0}

@@ -13,10 +13,9 @@ from airflow_provider.services.clustering.clustering import cluster_in_process, 
 from airflow_provider.services.table_compaction import TableCompactionSettings, compact_table
 from airflow_provider.services.table_options import change_options
 from airflow_provider.table.bucket_index import HashingMetadata, load_hashing_metadata
-
-from .fixtures.log_kinds import CONSISTENT
-from .jvm import Session
-from .shared_table import SharedTable, row, rows
+from tests.real_hudi.fixtures.log_kinds import CONSISTENT
+from tests.real_hudi.in_turn.shared_table import SharedTable, row, rows
+from tests.real_hudi.jvm import Session
 
 START = rows(range(30), 0)
 BUCKETS = {
