@@ -41,7 +41,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition
 from airflow_provider.table.schema import ColumnChange, TableSchema, evolved
 from airflow_provider.table.timeline import Timeline, WriteStat
-from airflow_provider.table.writable import check_no_buckets
+from airflow_provider.table.writable import check_no_buckets, check_no_hashing_metadata
 
 log = logging.getLogger(__name__)
 
@@ -193,6 +193,8 @@ class Ingestion:
             rows.check_new(indexes, self._replaced(view))
         closed = self.writer.closed if job.kind.fills_small_files else frozenset()
         logs = self._table.is_merge_on_read
+        if logs:
+            check_no_hashing_metadata(self._table.storage)
         if logs and job.kind.looks_up_keys:
             check_appendable(self._table)
         targets = LogTargets.of(self._table, view, counts)

@@ -8,17 +8,21 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from airflow_provider.exceptions import UnsupportedTableError
+from airflow_provider.table.bucket_index import HASHING_METADATA
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.file_names import is_bucket
 from airflow_provider.table.merge_semantics import MergeSemantics, check_rows_can_be_merged
 from airflow_provider.table.properties import (
     ALL_OPERATIONS,
+    BUCKET_ENGINE,
+    CONSISTENT_HASHING,
     INDEX_TYPE,
     INSERT_ONLY,
     NUMBER_OF_BUCKETS,
     TRANSACTIONAL_PROPERTIES,
     TableConfig,
 )
+from airflow_provider.table.storage import Storage
 
 _REMEDY = "write it with the Hudi that made it; it can be read here"
 
@@ -154,6 +158,23 @@ def check_no_buckets(table: str, base_files: Iterable[BaseFile]) -> None:
             f"{INDEX_TYPE}=BUCKET and {NUMBER_OF_BUCKETS} among them, as the Hudi that made it has them",
             location=table,
             property="hoodie.index.type",
+        )
+
+
+def check_no_hashing_metadata(storage: Storage) -> None:
+    """Make sure that keys are not spread over file groups by consistent hashing.
+
+    :param storage: of a merge-on-read table without a bucket index.
+    :raises UnsupportedTableError: when the table has hashing metadata: new rows would go into other file
+        groups, where no writer that goes by the hash of their keys finds them.
+    """
+    if any(True for _ in storage.names(HASHING_METADATA)):
+        raise UnsupportedTableError(
+            f"table {storage.root} has {HASHING_METADATA}: its writers find keys by {BUCKET_ENGINE}="
+            f"{CONSISTENT_HASHING}, and the table's options do not say so; set {INDEX_TYPE}=BUCKET, "
+            f"{BUCKET_ENGINE} and {NUMBER_OF_BUCKETS} among them, as the Hudi that made it has them",
+            location=storage.root,
+            property=BUCKET_ENGINE,
         )
 
 

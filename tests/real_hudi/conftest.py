@@ -38,6 +38,7 @@ _EVERY_PUSH = (
     "test_the_same_batches[partition_metadata_in_Parquet]",
     "test_the_same_batches[metadata_table]",
     "test_the_same_batches[bucket_index]",
+    "test_either_resizes_what_both_write[theirs]",
 )
 
 

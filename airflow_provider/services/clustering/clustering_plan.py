@@ -27,7 +27,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import slices_of
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import age, decode, encode, timeline_zone
-from airflow_provider.table.writable import check_no_buckets
+from airflow_provider.table.writable import check_no_buckets, check_no_hashing_metadata
 
 MIB = 1024 * 1024
 LAYOUT_KEY = "clustering_layout"
@@ -209,6 +209,8 @@ def plan_clustering(
             "it is not clustered; compact it, if it is merge_on_read",
             location=table.location,
         )
+    if table.bucket_index is None and table.is_merge_on_read:
+        check_no_hashing_metadata(table.storage)
     groups_of = _groups_of if table.bucket_index is None else _resizings_of
     groups = [
         group

@@ -12,6 +12,8 @@ import pytest
 
 from airflow_provider.exceptions import InvalidInputError, UnsupportedTableError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.clustering import ClusteringSettings
+from airflow_provider.services.clustering.clustering import preview_clustering
 from airflow_provider.services.table_options import change_options
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.bucket_index import HASHING_METADATA, HashingMetadata, load_hashing_metadata
@@ -171,6 +173,21 @@ def test_the_jvms_table_is_written_on_with_the_buckets_that_it_has_resized(tmp_p
     assert len(before) + 1 == len(found)
     with pytest.raises(InvalidInputError, match=r"CONSISTENT_HASHING.*say SIMPLE"):
         change_options(table, {"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"})
+
+
+@pytest.mark.parametrize("operation", ["upsert", "insert", "insert_overwrite"])
+def test_the_jvms_table_is_refused_where_its_options_do_not_name_its_buckets(
+    tmp_path: Path, operation: str
+) -> None:
+    with ZipFile(JVMS) as packed:
+        packed.extractall(tmp_path)
+    table = HudiTable.open(str(tmp_path))
+    data = snapshot(table).to_table()
+    with pytest.raises(UnsupportedTableError, match=r"CONSISTENT_HASHING.*do not say so"):
+        ingest_arrow(table, data, operation)
+    with pytest.raises(UnsupportedTableError, match=r"CONSISTENT_HASHING.*do not say so"):
+        preview_clustering(table, ClusteringSettings())
+    assert not table.timeline().pending()
 
 
 def test_a_partition_that_another_engine_has_emptied_is_refused_by_name(tmp_path: Path) -> None:

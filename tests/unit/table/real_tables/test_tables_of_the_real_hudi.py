@@ -25,7 +25,7 @@ NAMES = sorted(path.stem for path in FIXTURES.glob("*.zip"))
 
 AS_TEXT = {"cow_timestamp_partitions": "ts", "cow_dates_as_folders": "ts"}
 """Columns that the JVM shows as text, because its key generator makes folders of them."""
-BY_REQUESTED_TIME = {"cow_at_once", "mor_at_once"}
+BY_REQUESTED_TIME = {"cow_at_once", "mor_at_once", "mor_resized_while_written"}
 """Tables of which the JVM shows another past: it goes by requested times, this package by completion."""
 ENCODED = {"cow_encoded": "part"}
 """Columns that the JVM's incremental query shows as folders are named, and none of its other queries."""
