@@ -18,8 +18,10 @@ from airflow_provider.services.clustering.clustering_plan import ClusteringSetti
 from airflow_provider.services.clustering.clustering_task import ClusteringTask
 from airflow_provider.spark import ClusteringJob, cluster
 from airflow_provider.table import snapshot
+from airflow_provider.table.reading import file_slices
 from airflow_provider.table.timeline.metadata import WriteStat
 from tests.ingestion_contract.lake import in_order
+from tests.ingestion_contract.merge_on_read import CONSISTENT
 from tests.spark.lake import SparkLake, SparkLakeTable
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "x": pa.int64(), "y": pa.float64()})
@@ -135,3 +137,26 @@ def before_the_first(monkeypatch: pytest.MonkeyPatch, act: Callable[[str], objec
         return original(spark, tasks)
 
     monkeypatch.setattr(clustering, "run_tasks", run_tasks)
+
+
+def test_buckets_are_split_and_written_on(lake: SparkLake) -> None:
+    options = CONSISTENT | {
+        "hoodie.bucket.index.max.num.buckets": 8,
+        "hoodie.parquet.max.file.size": 1,
+        "hoodie.parquet.small.file.limit": 0,
+    }
+    made = {"partition_by": ["part"], "table_type": "merge_on_read", "hudi_options": options}
+    table = lake.create(SCHEMA, **made)
+    assert isinstance(table, SparkLakeTable)
+    rows = [{"id": n, "part": part, "x": n, "y": 0.5} for part in "ab" for n in range(40)]
+    ingest_arrow(table.location, table.arrow(rows), "insert")
+    before = rows_and_meta(table)
+    result = cluster(table.spark, ClusteringJob(table.location, plan(table)))
+    assert result is not None
+    assert (result["groups_done"], result["files_written"]) == (4, 8)
+    assert rows_and_meta(table) == before
+    changed = [{**row, "y": 1.5} for row in rows if row["id"] % 3 == 0]
+    table.ingest("upsert", [*changed, {"id": 77, "part": "c", "x": 1, "y": 1.5}])
+    kept = [row for row in rows if row["id"] % 3]
+    table.check_now([*kept, *changed, {"id": 77, "part": "c", "x": 1, "y": 1.5}])
+    assert len(file_slices(table.table)) == 9
