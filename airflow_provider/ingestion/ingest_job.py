@@ -44,6 +44,11 @@ class Operation:
         """Whether a record must not exist twice when another write adds it at the same time."""
         return self.looks_up_keys or self.replaces is not None
 
+    @property
+    def gathers_keys(self) -> bool:
+        """Whether the rows of one key go into one file group, or rows go to where there is room for them."""
+        return self.promises_unique_keys or self.fills_small_files
+
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
-from airflow_provider.ingestion.file_groups import FileGroupTask, Report, WritePlan
+from airflow_provider.ingestion.file_groups import FileGroupTask, NewFileGroupsTask, Report, WritePlan
 from airflow_provider.table.timeline import WriteStat
 
 if TYPE_CHECKING:
@@ -31,6 +31,20 @@ def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = min(plan.targets) + _context().partitionId()
         yield _to_arrow(FileGroupTask(plan, number, _write_token(number)).run(batches))
+
+    return run
+
+
+def write_task_where_read(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow`` on rows that stay in the task which has read them.
+
+    :param plan: the write's plan; the rows have the number of their target.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = _context()
+        first, attempt = context.partitionId() * len(plan.targets), _attempt(context)
+        yield from map(_to_arrow, NewFileGroupsTask(plan, first, attempt).run(batches))
 
     return run
 
@@ -83,8 +97,11 @@ def _write_token(number: int) -> str:
 
     :param number: number of the file group among those that are written.
     """
-    context = _context()
-    return f"{number}-{context.stageId()}-{context.taskAttemptId()}"
+    return f"{number}-{_attempt(_context())}"
+
+
+def _attempt(context: TaskContext) -> str:
+    return f"{context.stageId()}-{context.taskAttemptId()}"
 
 
 def _context() -> TaskContext:

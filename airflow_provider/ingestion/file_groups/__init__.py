@@ -19,21 +19,26 @@ from airflow_provider.ingestion.file_groups.file_group_task import (
     FileGroupTask,
     Report,
     WritePlan,
+    merged_reports,
 )
+from airflow_provider.ingestion.file_groups.new_file_groups_task import TARGET, NewFileGroupsTask
 from airflow_provider.ingestion.file_groups.overwritten_buckets import OverwrittenBuckets
 
 __all__ = [
     "ARRIVAL",
     "ROWS_A_WRITE",
+    "TARGET",
     "Buckets",
     "FileGroupPlan",
     "FileGroupTask",
+    "NewFileGroupsTask",
     "OverwrittenBuckets",
     "Report",
     "Target",
     "WritePlan",
     "add_shares",
     "bytes_per_row",
+    "merged_reports",
     "plan_tagged",
     "plan_without_tagging",
 ]

@@ -87,6 +87,23 @@ class Report:
     error: dict[str, Any] | None = None
 
 
+def merged_reports(reports: Iterable[Report]) -> list[Report]:
+    """One report for each target, also where several tasks have written rows of it.
+
+    :param reports: the reports of all tasks.
+    """
+    found: dict[int, Report] = {}
+    for each in reports:
+        before = found.get(each.target, Report(each.target, 0))
+        found[each.target] = Report(
+            each.target,
+            before.rows_in + each.rows_in,
+            (*before.write_stats, *each.write_stats),
+            before.error or each.error,
+        )
+    return list(found.values())
+
+
 class FileGroupTask:
     """The work on one target of a plan.
 
@@ -103,6 +120,8 @@ class FileGroupTask:
         self._write_token = write_token
         self._rows_in = 0
         self._next_row = 0
+        self._new_file: BaseFileWriter | None = None
+        self._next_file_id: str | None = self._target.file_id
         self._stats: list[WriteStat] = []
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Report:
@@ -112,7 +131,7 @@ class FileGroupTask:
         :return: the report; it contains an error of ours if there was one.
         """
         try:
-            tables = _gathered(batches)
+            tables = gathered(batches)
             first = next(tables, None)
             if first is not None:  # without rows nothing changes
                 self._check_wanted()
@@ -246,19 +265,42 @@ class FileGroupTask:
                 self._write(writer, table)
             self._finish(writer, inserts=writer.rows - kept)
 
-    def _fill_new_file_groups(self, tables: Iterator[pa.Table]) -> None:
-        file_id: str | None = self._target.file_id
-        while file_id is not None:
-            with self._open(file_id) as writer:
-                file_id = None
-                for table in tables:
-                    self._write(writer, table)
-                    # The plan estimates the size of rows; the file has the real one.
-                    if writer.size >= self._plan.target_file_size:
-                        file_id = new_file_id()
-                        break
-                if writer.rows:
-                    self._finish(writer, inserts=writer.rows)
+    def _fill_new_file_groups(self, tables: Iterable[pa.Table]) -> None:
+        try:
+            for table in tables:
+                self.add(table)
+            self.end()
+        except BaseException:
+            self.abort()
+            raise
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows to the target's new file group, and begin another one when its file is full.
+
+        :param rows: rows that are only added.
+        """
+        if self._new_file is None:
+            self._new_file = self._open(self._next_file_id or new_file_id())
+            self._next_file_id = None
+        self._write(self._new_file, rows)
+        # The plan estimates the size of rows; the file has the real one.
+        if self._new_file.size >= self._plan.target_file_size:
+            self.end()
+
+    def end(self) -> Report:
+        """Finish the file that :meth:`add` has begun.
+
+        :return: the report of what was written so far.
+        """
+        if self._new_file is not None and self._new_file.rows:
+            self._finish(self._new_file, inserts=self._new_file.rows)
+        self._new_file = None
+        return Report(self._number, self._rows_in, tuple(self._stats))
+
+    def abort(self) -> None:
+        """Delete the file that :meth:`add` has begun."""
+        if self._new_file is not None:
+            self._new_file.abort()
 
     def _write(self, writer: BaseFileWriter, rows: pa.Table) -> None:
         self._rows_in += rows.num_rows
@@ -331,8 +373,11 @@ def _write_stat(target: Target, written: WrittenFile, inserts: int, updates: int
     )
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    # Spark's batches are small to save its memory; each write has a fixed cost.
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches together: each write has a fixed cost, and Spark keeps its batches small to save memory.
+
+    :param batches: batches of rows.
+    """
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

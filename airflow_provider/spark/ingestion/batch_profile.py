@@ -23,7 +23,34 @@ from airflow_provider.table.keys import partition_paths, record_keys
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_MORE_FILES = 2  # times as many may be written to save the move
+
+_TASK, _FILES = "_task", "_files"
 _ROWS, _BLANK, _AMBIGUOUS, _CHECKSUM, _NULLS = "_rows", "_blank", "_ambiguous", "_checksum", "_nulls_"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How rows are spread over the tasks that read them.
+
+    :param tasks: number of tasks.
+    :param files: number of files if each task writes what it has read: one for each partition that it has
+        rows of.
+    """
+
+    tasks: int
+    files: int
+
+    def suffices(self, targets: int, cores: int) -> bool:
+        """Whether each task may write what it has read, so that Spark moves no row.
+
+        To move the rows takes a third of the time of a bulk insert; but the files become fewer and larger by
+        it, and as many tasks write as there are files, however few have read.
+
+        :param targets: number of files that the rows are to fill.
+        :param cores: number of tasks that run at the same time.
+        """
+        return self.files <= _MORE_FILES * targets and self.tasks >= min(targets, cores)
 
 
 @dataclass(frozen=True)
@@ -35,11 +62,14 @@ class BatchProfile:
     :param paths: the partition path of every row of ``values``. Several values can share a path,
         as null and the empty text do.
     :param rows: number of rows by partition path.
+    :param spread: how the rows are spread over the tasks that read them; None where rows are to be gathered
+        by their keys.
     """
 
     values: pa.Table
     paths: tuple[str, ...]
     rows: Mapping[str, int]
+    spread: Spread | None = None
 
 
 def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> BatchProfile:
@@ -79,7 +109,10 @@ def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: B
     rows: dict[str, int] = {}
     for path, count in zip(paths, found[_ROWS].to_pylist(), strict=True):
         rows[path] = rows.get(path, 0) + count
-    return BatchProfile(values, tuple(paths), rows)
+    if _FILES not in found.schema.names:
+        return BatchProfile(values, tuple(paths), rows)
+    spread = Spread(1 + pc.max(found[_TASK]).as_py(), pc.sum(found[_FILES]).as_py())
+    return BatchProfile(values, tuple(paths), rows, spread)
 
 
 def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> pa.Table:
@@ -101,6 +134,18 @@ def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable, columns: Bat
         counts.append(F.max(F.xxhash64(*texts)).alias(_CHECKSUM))
     try:
         partitions = [F.col(name) for name in table.config.partition_fields]
+        if not job.kind_on(table).gathers_keys:
+            # Each task adds up its own rows first in any case: this costs one more exchange of these sums.
+            by_task = frame.withColumn(_TASK, F.spark_partition_id()).groupBy(*partitions, _TASK)
+            sums = by_task.agg(*counts)
+            kept = (*table.config.partition_fields, _TASK)
+            totals = [
+                (F.max if name == _CHECKSUM else F.sum)(name).alias(name)
+                for name in sums.columns
+                if name not in kept
+            ]
+            spread = (F.max(_TASK).alias(_TASK), F.count(_TASK).alias(_FILES))
+            return sums.groupBy(*partitions).agg(*spread, *totals).toArrow()
         return frame.groupBy(*partitions).agg(*counts).toArrow()
     except spark_errors() as error:
         raise unreadable(job, error) from error

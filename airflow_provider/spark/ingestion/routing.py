@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from airflow_provider.ingestion.file_groups import TARGET
 from airflow_provider.spark.ingestion.batch_profile import BatchProfile
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 _MOST_CASES = 48
 _AS_LITERAL = (pa.types.is_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_date)
 
-TARGET = "_target"
 _ENTRY = "_entry"
 
 

@@ -13,7 +13,14 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import CommitError
 from airflow_provider.ingestion.columns import BatchColumns
-from airflow_provider.ingestion.file_groups import ARRIVAL, FileGroupPlan, Report, WritePlan
+from airflow_provider.ingestion.file_groups import (
+    ARRIVAL,
+    TARGET,
+    FileGroupPlan,
+    Report,
+    WritePlan,
+    merged_reports,
+)
 from airflow_provider.ingestion.incoming_rows import BUCKETS, IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.key_lookup import (
@@ -27,14 +34,14 @@ from airflow_provider.spark.ingestion.batch_profile import BatchProfile
 from airflow_provider.spark.ingestion.buckets import bucket_of_rows
 from airflow_provider.spark.ingestion.progress import progress_logged
 from airflow_provider.spark.ingestion.routing import (
-    TARGET,
     numbered,
     routed,
     target_of_new_rows,
     with_partition_entry,
 )
 from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, location_columns, tag
-from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task
+from airflow_provider.spark.session import parallelism
+from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task, write_task_where_read
 from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
@@ -221,9 +228,14 @@ class SparkRows(IncomingRows):
         if self._tags is not None:
             frame, target = self._with_tags(frame, target, self._tags, plan)
         sent = numbered(frame, target, columns)
-        tasks = routed(sent, plan.first, len(plan.targets)).mapInArrow(write_task(write_plan), REPORT_SCHEMA)
+        spread = self.profile.spread
+        if spread is not None and spread.suffices(len(plan.targets), parallelism(self.frame.sparkSession)):
+            tasks = sent.mapInArrow(write_task_where_read(write_plan), REPORT_SCHEMA)
+        else:
+            moved = routed(sent, plan.first, len(plan.targets))
+            tasks = moved.mapInArrow(write_task(write_plan), REPORT_SCHEMA)
         with progress_logged(write_plan):
-            reports = [report_of(row) for row in tasks.toArrow().to_pylist()]
+            reports = merged_reports(report_of(row) for row in tasks.toArrow().to_pylist())
         counts = {report.target: report.rows_in for report in reports}
         partitions = {number: target.partition_path for number, target in plan.targets.items()}
         self._sent.append(_Sent(sent, counts, partitions))
