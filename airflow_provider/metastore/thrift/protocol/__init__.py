@@ -3,6 +3,7 @@
 The ``.thrift`` files are excerpts of Hive's; field ids must stay Hive's.
 """
 
+from airflow_provider.metastore.thrift.protocol.encoded_partitions import EncodedPartitions
 from airflow_provider.metastore.thrift.protocol.errors import from_hive, in_hive
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.structs import (
@@ -26,6 +27,7 @@ from airflow_provider.metastore.thrift.protocol.structs import (
 
 __all__ = [
     "EncodedNames",
+    "EncodedPartitions",
     "EncodedTable",
     "TableStructs",
     "database_struct",

@@ -41,6 +41,12 @@ from airflow_provider.metastore.model import (
     partition_values,
     storage_descriptor,
 )
+from airflow_provider.metastore.thrift.protocol.encoded_partitions import (
+    SAMPLE,
+    EncodedPartitions,
+    PartitionMold,
+    encoded_list,
+)
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.spark_properties import is_derived, spark_properties
 from airflow_provider.table.keys import escape_path_name, unescape_path_name
@@ -62,6 +68,7 @@ _NOT_PARQUET = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 _LIST, _LENGTH = packing.Struct(">bi"), packing.Struct(">i")
 # Bytes of encoded names that are kept; the values that they are of may take ten times as many.
 _MOST_NAMES = 4_000_000
+_MOST_MOLDS = 1_024  # tables
 
 
 class EncodedTable(NamedTuple):
@@ -89,6 +96,9 @@ class TableStructs:
         # By the objects' identity, because they hold dictionaries and have no hash.
         self._kept: LRUCache[int, tuple[weakref.ref[TableInfo], EncodedTable]] = LRUCache(
             max_bytes, getsizeof=lambda kept: len(kept[1].encoded)
+        )
+        self._molds: LRUCache[int, tuple[weakref.ref[TableInfo], dict[str | None, PartitionMold]]] = LRUCache(
+            _MOST_MOLDS
         )
         self._gone: deque[int] = deque()
 
@@ -119,9 +129,32 @@ class TableStructs:
                 self._kept[key] = kept
         return made
 
+    def encoded_partitions(self, table: TableInfo, partitions: Sequence[PartitionInfo]) -> EncodedPartitions:
+        """The encoded structs of a table's partitions.
+
+        :param table: the table.
+        :param partitions: some of its partitions.
+        """
+        key = id(table)
+        with self._lock:
+            found = self._molds.get(key)
+        if found is None or found[0]() is not table:
+            found = (weakref.ref(table, lambda _: self._gone.append(key)), {})
+            with self._lock:
+                self._drop_gone()
+                self._molds[key] = found
+        molds, of_table = found[1], None
+        for descriptor in {each.storage_descriptor for each in partitions} - molds.keys():
+            of_table = of_table or self.of(table)
+            sample = replace(SAMPLE, storage_descriptor=descriptor)
+            molds[descriptor] = PartitionMold(partition_struct(table, of_table, sample))
+        return encoded_list([molds[each.storage_descriptor].encoded(each) for each in partitions])
+
     def _drop_gone(self) -> None:
         while self._gone:
-            self._kept.pop(self._gone.popleft(), None)
+            key = self._gone.popleft()
+            self._kept.pop(key, None)
+            self._molds.pop(key, None)
 
 
 def table_struct(table: TableInfo, *, clients_have_hudi: bool = True) -> Any:

@@ -14,7 +14,13 @@ from thriftpy2.thrift import TApplicationException, TException, TMessageType, TP
 
 from airflow_provider.exceptions import MetastoreUnavailableError, TableServiceError
 from airflow_provider.metastore.database import OF_DATABASE, GroupedRequest, GroupOperation, MetastoreEngine
-from airflow_provider.metastore.thrift.protocol import EncodedNames, EncodedTable, hive, in_hive
+from airflow_provider.metastore.thrift.protocol import (
+    EncodedNames,
+    EncodedPartitions,
+    EncodedTable,
+    hive,
+    in_hive,
+)
 
 log = logging.getLogger(__name__)
 
@@ -220,8 +226,8 @@ def _raise(error: Exception) -> Any:
 
 
 def _encoded(answer: Any) -> bytes | None:
-    """The bytes of a result that holds a table or names with their bytes; None for another result."""
-    if isinstance(answer, EncodedNames):
+    """The bytes of a result that holds a table, names or partitions in theirs; None for another result."""
+    if isinstance(answer, EncodedNames | EncodedPartitions):
         return _LIST + b"\x00\x00" + answer.encoded + _STOP
     if isinstance(answer, EncodedTable):
         encoded = answer.encoded

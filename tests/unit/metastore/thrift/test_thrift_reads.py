@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from thriftpy2.rpc import make_client
+from thriftpy2.utils import deserialize
 
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
 from airflow_provider.metastore import CachedStore, Column, Metastore, PartitionSpec
+from airflow_provider.metastore.model import PartitionInfo
 from airflow_provider.metastore.thrift.protocol.idl import hive
-from airflow_provider.metastore.thrift.protocol.structs import TableStructs
+from airflow_provider.metastore.thrift.protocol.structs import TableStructs, partition_struct
 from airflow_provider.metastore.thrift.server.handlers import PartitionHandler, PartitionReadHandler
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import CatalogHandler
 from airflow_provider.metastore.thrift.server.reads import CatalogReads
@@ -253,3 +256,21 @@ def test_changes_by_hives_clients_reach_memory_by_the_log(r1: CachedStore) -> No
     assert r1.statistics().hits == 1
     assert found == r1.metastore.get_table("lake", "flights")
     assert TableStructs().of(found).sd.numBuckets == 7
+
+
+def test_the_bytes_of_partitions_are_those_of_their_structs(by_database: Metastore) -> None:
+    table = by_database.get_table("lake", "flights")
+    structs = TableStructs()
+    of_table = structs.of(table)
+    own = json.dumps({"3": {"str": "org.of.its.own.InputFormat"}})
+    partitions = [
+        PartitionInfo(("2013", "1"), "/lake/flights/2013/1"),
+        PartitionInfo((None, "Übermäßig"), "", {"numRows": "7", "größe": ""}),
+        PartitionInfo(("2013", ""), "s3://lake/ö", {}, own),
+        PartitionInfo(("2013", "4"), "/lake/flights/2013/4", {"a": "b"}, own),
+    ]
+    for chosen in (partitions, partitions[:1], partitions[2:], []):
+        encoded = structs.encoded_partitions(table, chosen).encoded
+        response = b"\x0f\x00\x01" + encoded + b"\x00"  # PartitionsResponse.partitions
+        found = deserialize(hive.PartitionsResponse(), response).partitions
+        assert found == [partition_struct(table, of_table, one) for one in chosen]

@@ -20,6 +20,7 @@ from airflow_provider.metastore.model import (
 from airflow_provider.metastore.partition_filter import partition_choice
 from airflow_provider.metastore.thrift.protocol import (
     EncodedNames,
+    EncodedPartitions,
     TableStructs,
     encoded_names,
     hive,
@@ -146,8 +147,8 @@ class PartitionReadHandler:
         found = self._partition(request.dbName, request.tblName, request.partVals, reader)
         return hive.GetPartitionResponse(partition=found)
 
-    def get_partitions(self, database: str, table: str, limit: int) -> list[Any]:
-        return self._partitions(database, table, limit)
+    def get_partitions(self, database: str, table: str, limit: int) -> EncodedPartitions:
+        return self._listed(database, table, limit)
 
     def get_partitions_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
@@ -161,13 +162,15 @@ class PartitionReadHandler:
         reader = self._reads.reader(request.validWriteIdList, request.id)
         return self._names(request.dbName, request.tblName, request.maxParts, reader=reader)
 
-    def get_partitions_ps(self, database: str, table: str, values: list[str], limit: int) -> list[Any]:
-        return self._partitions(database, table, limit, _beginning(values))
+    def get_partitions_ps(
+        self, database: str, table: str, values: list[str], limit: int
+    ) -> EncodedPartitions:
+        return self._listed(database, table, limit, _beginning(values))
 
     def get_partitions_ps_with_auth(
         self, database: str, table: str, values: list[str], limit: int, user: str, groups: list[str]
-    ) -> list[Any]:
-        return self._partitions(database, table, limit, _beginning(values))
+    ) -> EncodedPartitions:
+        return self._listed(database, table, limit, _beginning(values))
 
     def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
@@ -189,8 +192,8 @@ class PartitionReadHandler:
         names = partition_names(owner, found[: _most(request.maxParts)])
         return hive.GetPartitionNamesPsResponse(names=names)
 
-    def get_partitions_by_names(self, database: str, table: str, names: list[str]) -> list[Any]:
-        return self._partitions(database, table, -1, _named(names))
+    def get_partitions_by_names(self, database: str, table: str, names: list[str]) -> EncodedPartitions:
+        return self._listed(database, table, -1, _named(names))
 
     def get_partitions_by_names_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
@@ -198,10 +201,10 @@ class PartitionReadHandler:
         found = self._partitions(request.db_name, request.tbl_name, -1, choice, reader=reader)
         return hive.GetPartitionsByNamesResult(partitions=found)
 
-    def get_partitions_by_filter(self, database: str, table: str, text: str, limit: int) -> list[Any]:
-        return self._partitions(database, table, limit, _filtered(text))
+    def get_partitions_by_filter(self, database: str, table: str, text: str, limit: int) -> EncodedPartitions:
+        return self._listed(database, table, limit, _filtered(text))
 
-    def get_partitions_by_filter_req(self, request: Any) -> list[Any]:
+    def get_partitions_by_filter_req(self, request: Any) -> EncodedPartitions:
         return self.get_partitions_by_filter(
             request.dbName, request.tblName, request.filter, request.maxParts
         )
@@ -218,8 +221,8 @@ class PartitionReadHandler:
 
     def get_partitions_with_auth(
         self, database: str, table: str, limit: int, user: str, groups: list[str]
-    ) -> list[Any]:
-        return self._partitions(database, table, limit)
+    ) -> EncodedPartitions:
+        return self._listed(database, table, limit)
 
     def get_partitions_pspec(self, database: str, table: str, limit: int) -> list[Any]:
         return self._specs(database, table, limit)
@@ -297,6 +300,9 @@ class PartitionReadHandler:
     def _partition(self, database: str, table: str, values: list[str], reader: Reader | None = None) -> Any:
         owner, found = self._reads.table_and_partition(plain_name(database), table, values, reader)
         return self._described(owner, [found])[0]
+
+    def _listed(self, database: str, table: str, limit: int, choice: Choose = _all) -> EncodedPartitions:
+        return self._structs.encoded_partitions(*self._chosen(database, table, limit, choice, None))
 
     def _partitions(
         self, database: str, table: str, limit: int, choice: Choose = _all, *, reader: Reader | None = None
