@@ -10,9 +10,13 @@ import pytest
 
 from airflow_provider.concurrency import begin_write
 from airflow_provider.exceptions import from_dict
-from airflow_provider.ingestion.file_group_plan import Target
-from airflow_provider.ingestion.file_group_task import WritePlan, merged_reports
-from airflow_provider.ingestion.new_file_groups_task import TARGET, NewFileGroupsTask
+from airflow_provider.ingestion.file_groups import (
+    TARGET,
+    NewFileGroupsTask,
+    Target,
+    WritePlan,
+    merged_reports,
+)
 from airflow_provider.table import HudiTable
 from tests.ingestion_contract.lake import Lake
 
