@@ -36,7 +36,8 @@ class Target:
     :param appends: whether the rows go into a log file beside the base file, which stays.
     :param log_paths: the slice's log files so far, in the order in which they are merged.
     :param merges_in_any_order: whether they go there whatever the file slice holds, because others may append
-        to it at the same time.
+        to it at the same time. The log files so far do not matter then, and are not named.
+    :param is_there: whether the file group exists; it does if it has a base file or log files.
     """
 
     partition_path: str
@@ -45,6 +46,7 @@ class Target:
     appends: bool = False
     log_paths: tuple[str, ...] = ()
     merges_in_any_order: bool = False
+    is_there: bool = False
 
     @classmethod
     def existing(cls, base_file: BaseFile) -> Target:
@@ -68,7 +70,8 @@ class Target:
         """The existing file group that gets a new slice or a log file, or is replaced."""
         if self.base_file is not None:
             return self.base_file.file_group
-        return FileGroupId(self.partition_path, self.file_id) if self.log_paths else None
+        is_there = self.is_there or self.log_paths
+        return FileGroupId(self.partition_path, self.file_id) if is_there else None
 
     @property
     def last_instant(self) -> str:
@@ -198,6 +201,9 @@ class Buckets:
         :raises CorruptTableError: when a bucket has two file groups.
         """
         plan = FileGroupPlan(first)
+        if self.table.is_non_blocking and not overwrites:
+            self._append(plan, rows, written, adds=adds)
+            return plan
         for partition, numbers in sorted(rows.items()):
             slices = {each.file_id: each for each in slices_of(self.table, self.view, [partition])}
             live = self.index.file_groups(partition, slices)
@@ -211,23 +217,49 @@ class Buckets:
                     plan.buckets.setdefault(partition, {})[number] = plan.add(target)
         return plan
 
+    def _append(
+        self,
+        plan: FileGroupPlan,
+        rows: Mapping[str, Collection[int]],
+        written: Collection[FileGroupId],
+        *,
+        adds: bool,
+    ) -> None:
+        """Direct the rows to log files, whatever the file slices hold: nobody looks at these."""
+        for partition, numbers in sorted(rows.items()):
+            live = self.index.file_groups(partition, self.view.file_ids(partition))
+            for number in sorted(numbers):
+                if number not in live and not adds:
+                    continue  # there is nothing to delete
+                file_id = live.get(number) or self.index.first_file_id(partition, number, self.view.replaced)
+                group = FileGroupId(partition, file_id)
+                if group in written:
+                    continue
+                base_file = self.view.base_file(group)
+                target = Target(
+                    partition,
+                    file_id,
+                    base_file,
+                    appends=True,
+                    merges_in_any_order=True,
+                    is_there=number in live,
+                )
+                plan.buckets.setdefault(partition, {})[number] = plan.add(target)
+
     def _target(
         self, partition: str, number: int, file_slice: FileSlice | None, taken_out: set[FileGroupId] | None
     ) -> Target:
         if taken_out is not None:
             spent = taken_out | self.view.replaced.keys()
             return Target(partition, self.index.overwriting_file_id(partition, number, spent))
-        in_any_order = self.table.is_non_blocking
         if file_slice is None:
-            file_id = self.index.first_file_id(partition, number, self.view.replaced)
-            return Target(partition, file_id, appends=in_any_order, merges_in_any_order=in_any_order)
+            return Target(partition, self.index.first_file_id(partition, number, self.view.replaced))
         return Target(
             partition,
             file_slice.file_id,
             self.view.base_file(file_slice.file_group),
             appends=self.table.is_merge_on_read,
             log_paths=file_slice.log_paths,
-            merges_in_any_order=in_any_order,
         )
 
 
