@@ -1,16 +1,26 @@
-"""Spark's classes as Java has them in memory: JVMs that share them start with a third less of CPU time."""
+"""Spark's classes as Java has them in memory: JVMs that share them neither load nor verify them anew."""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider.ingestion import IngestJob
+from airflow_provider.spark.ingestion import ingest
+from airflow_provider.spark.session import job_session
+from airflow_provider.table import HudiTable
 from dags_examples.demo.spark_server import spark_connect_server
+
+ROWS = pa.table({"id": [1, 2, 3], "day": ["mon", "tue", "tue"], "fare": [1.0, 2.0, 3.0]})
 
 
 def archive(file: Path) -> None:
-    """Archive what a Spark Connect server loads until it serves.
+    """Archive what a Spark Connect server loads until it has served an ingestion.
 
     A JVM with other garbage collection, another Java or another class path goes without, and so do
     all where Java comes without an archive of its own classes.
@@ -20,10 +30,26 @@ def archive(file: Path) -> None:
     options = f'-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit="{file.absolute()}"'
     with (
         tempfile.TemporaryDirectory() as folder,
-        spark_connect_server(Path(folder) / "server.log", conf={"spark.driver.extraJavaOptions": options}),
+        spark_connect_server(
+            Path(folder) / "server.log", conf={"spark.driver.extraJavaOptions": options}
+        ) as port,
     ):
-        pass  # the archive is written when it ends
+        os.environ["SPARK_REMOTE"] = f"sc://127.0.0.1:{port}"
+        _ingest(Path(folder))
+        # The archive is written when the server ends.
     file.touch()
+
+
+def _ingest(folder: Path) -> None:
+    """Upsert rows twice, and read them: what a job makes Spark load."""
+    table = HudiTable.create(
+        str(folder / "table"), name="t", schema=ROWS.schema, record_key=["id"], partition_by=["day"]
+    )
+    pq.write_table(ROWS, folder / "rows.parquet")
+    spark = job_session("classes")
+    for _ in range(2):
+        ingest(spark, IngestJob.of(table.location, (str(folder / "rows.parquet"),), operation="upsert"))
+    spark.stop()
 
 
 if __name__ == "__main__":
