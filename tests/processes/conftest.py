@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 
@@ -10,6 +9,7 @@ import pytest
 from pyspark.sql.connect.session import SparkSession
 
 from dags_examples.demo.spark_server import spark_connect_server
+from tests.processes.forks import FORKS
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,4 @@ def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def processes() -> ForkServerContext:
-    """Starts processes in which everything slow is imported already, and nothing is shared."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.processes.table.ingestion", "tests.processes.table.victims"])
-    return context
+    return FORKS

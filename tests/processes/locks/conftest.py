@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -81,18 +80,6 @@ class Backend:
 
 
 @pytest.fixture(scope="session")
-def lock_processes() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    modules = ["tests.processes.locks.contender", "s3fs", "psycopg", "sqlalchemy.dialects.postgresql"]
-    modules += [
-        f"airflow_provider.locks.{name}" for name in ("database", "metastore", "storage", "zookeeper")
-    ]
-    modules += ["airflow_provider.metastore.api.metastore", "airflow_provider.metastore.thrift.client.client"]
-    context.set_forkserver_preload(modules)
-    return context
-
-
-@pytest.fixture(scope="session")
 def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperServer]:
     with zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
@@ -150,10 +137,10 @@ def s3_options(port: int) -> dict[str, Any]:
 
 @pytest.fixture
 def backend(
-    request: pytest.FixtureRequest, tmp_path: Path, lock_processes: ForkServerContext
+    request: pytest.FixtureRequest, tmp_path: Path, processes: ForkServerContext
 ) -> Iterator[Backend]:
     """Parametrized with a name out of PROVIDERS."""
-    made = _make(request, request.param, tmp_path, lock_processes)
+    made = _make(request, request.param, tmp_path, processes)
     yield made
     for contender in made.contenders:
         contender.kill()

@@ -39,11 +39,11 @@ def database_lock(url: str | sa.URL, root: str = "/lake/t", **options: Any) -> L
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_processes_make_the_table_at_once(
-    kind: str, database: sa.URL, lock_processes: ForkServerContext, tmp_path: Path
+    kind: str, database: sa.URL, processes: ForkServerContext, tmp_path: Path
 ) -> None:
     url = str(database) if kind == "postgresql" else f"sqlite:///{tmp_path}/locks.db"
     config = {"provider": "database", "url": url}
-    contenders = [Contender(lock_processes, config, f"/lake/{number}", {}) for number in range(6)]
+    contenders = [Contender(processes, config, f"/lake/{number}", {}) for number in range(6)]
     for contender in contenders:
         contender.tell("acquire", 30)
     assert [contender.answer() for contender in contenders] == [1] * 6  # each has a table of its own

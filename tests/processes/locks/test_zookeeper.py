@@ -164,16 +164,14 @@ def test_no_session_is_left_behind(zookeeper_server: ZookeeperServer, table: Pat
     client.close()
 
 
-def test_a_lock_is_held_on_when_the_leader_is_killed(
-    tmp_path: Path, lock_processes: ForkServerContext
-) -> None:
+def test_a_lock_is_held_on_when_the_leader_is_killed(tmp_path: Path, processes: ForkServerContext) -> None:
     with zookeeper_ensemble(tmp_path / "ensemble") as servers:
         config = {
             "provider": "zookeeper",
             "hosts": ",".join(server.hosts for server in servers),
             "lease_seconds": 20,
         }
-        holder, waiter = (Contender(lock_processes, config, str(tmp_path), {}) for _ in range(2))
+        holder, waiter = (Contender(processes, config, str(tmp_path), {}) for _ in range(2))
         token = holder.acquire()
         waiter.tell("acquire", 60)
         [leader] = [server for server in servers if server.wait() == "leader"]
@@ -187,12 +185,12 @@ def test_a_lock_is_held_on_when_the_leader_is_killed(
 
 
 def test_who_is_cut_off_loses_the_lock(
-    tmp_path: Path, zookeeper_server: ZookeeperServer, lock_processes: ForkServerContext
+    tmp_path: Path, zookeeper_server: ZookeeperServer, processes: ForkServerContext
 ) -> None:
     proxy = TcpProxy(zookeeper_server.port)
     config = {"provider": "zookeeper", "lease_seconds": 2, "connection_timeout_seconds": 1}
-    holder = Contender(lock_processes, {**config, "hosts": f"127.0.0.1:{proxy.port}"}, str(tmp_path), {})
-    heir = Contender(lock_processes, {**config, "hosts": zookeeper_server.hosts}, str(tmp_path), {})
+    holder = Contender(processes, {**config, "hosts": f"127.0.0.1:{proxy.port}"}, str(tmp_path), {})
+    heir = Contender(processes, {**config, "hosts": zookeeper_server.hosts}, str(tmp_path), {})
     holder.acquire()
     proxy.cut()
     assert not holder.is_held()

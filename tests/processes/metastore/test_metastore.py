@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -10,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
@@ -30,8 +29,8 @@ from airflow_provider.metastore import (
     table_transaction,
 )
 from airflow_provider.metastore.transactions.transactions import open_txn
+from tests.processes.forks import FORKS
 
-SPAWN = multiprocessing.get_context("spawn")
 PROCESSES = 4
 
 
@@ -55,13 +54,13 @@ def metastore(url: str) -> Iterator[Metastore]:
     opened.close()
 
 
-def start(target: Any, *arguments: Any) -> SpawnProcess:
-    process = SPAWN.Process(target=target, args=arguments, daemon=True)
+def start(target: Any, *arguments: Any) -> ForkServerProcess:
+    process = FORKS.Process(target=target, args=arguments, daemon=True)
     process.start()
     return process
 
 
-def end(processes: list[SpawnProcess]) -> None:
+def end(processes: list[ForkServerProcess]) -> None:
     for process in processes:
         process.join(500)
     assert [process.exitcode for process in processes] == [0] * len(processes)
@@ -116,7 +115,7 @@ def _open_new(url: str, name: str, at_once: Barrier) -> None:
 
 
 def test_many_processes_open_one_new_database(url: str) -> None:
-    at_once = SPAWN.Barrier(PROCESSES)
+    at_once = FORKS.Barrier(PROCESSES)
     end([start(_open_new, url, f"d{number}", at_once) for number in range(PROCESSES)])
     metastore = open_metastore(url)
     assert metastore.list_databases() == ["d0", "d1", "d2", "d3", "default", "shared"]
@@ -140,7 +139,7 @@ def _write(url: str, name: str, rounds: int, at_once: Barrier) -> None:
 
 def test_ids_have_no_gap_among_processes_that_write_at_once(metastore: Metastore, url: str) -> None:
     rounds = 40
-    at_once = SPAWN.Barrier(PROCESSES + 1)
+    at_once = FORKS.Barrier(PROCESSES + 1)
     writers = [start(_write, url, f"w{number}", rounds, at_once) for number in range(PROCESSES)]
     at_once.wait(300)
     # A reader meanwhile never passes over an event that comes later.
@@ -173,8 +172,8 @@ def _create_same(url: str, at_once: Barrier, outcomes: Queue[str]) -> None:
 
 
 def test_of_many_that_create_a_table_one_succeeds(metastore: Metastore, url: str) -> None:
-    at_once = SPAWN.Barrier(PROCESSES)
-    outcomes: Queue[str] = SPAWN.Queue()
+    at_once = FORKS.Barrier(PROCESSES)
+    outcomes: Queue[str] = FORKS.Queue()
     creators = [start(_create_same, url, at_once, outcomes) for _ in range(PROCESSES)]
     told = sorted(outcomes.get(timeout=300) for _ in range(10 * PROCESSES))
     end(creators)
@@ -195,7 +194,7 @@ def _stop_in_the_middle(url: str, there: Event) -> None:
 
 
 def test_a_process_killed_inside_a_change_leaves_nothing_of_it(metastore: Metastore, url: str) -> None:
-    there = SPAWN.Event()
+    there = FORKS.Event()
     process = start(_stop_in_the_middle, url, there)
     assert there.wait(300)
     assert metastore.current_event_id() == 2
@@ -218,7 +217,7 @@ def _write_for_ever(url: str, name: str, begun: Event) -> None:
 def test_processes_killed_at_any_moment_leave_nothing_half(metastore: Metastore, url: str) -> None:
     chance = random.Random(7)
     for round_number in range(4):
-        begun = [SPAWN.Event() for _ in range(2)]
+        begun = [FORKS.Event() for _ in range(2)]
         writers = [
             start(_write_for_ever, url, f"w{round_number}.{number}", event)
             for number, event in enumerate(begun)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import pickle
 import random
 import signal
@@ -30,10 +29,9 @@ from airflow_provider.metastore.cache.cached_store import CachedStore
 from airflow_provider.metastore.model.reader import Reader
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serving
+from tests.processes.forks import FORKS
 from tests.processes.servers import free_port
 
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.processes.replicas.processes"])
 DATABASE = "lake"
 # So many that most of them are in nobody's transaction: memory may answer for those only.
 TABLES = [f"t{number}" for number in range(24)]
@@ -57,7 +55,7 @@ class Replica:
         self.name = name
         self.uri = f"thrift://127.0.0.1:{self._options.port}"
         # Without a lock, which who is killed would keep.
-        self._counts = PROCESSES.Array("q", 2, lock=False)
+        self._counts = FORKS.Array("q", 2, lock=False)
         self.start()
 
     @property
@@ -72,9 +70,9 @@ class Replica:
 
     def start(self) -> None:
         """Returns when it listens."""
-        self._stop, listens = PROCESSES.Event(), PROCESSES.Event()
+        self._stop, listens = FORKS.Event(), FORKS.Event()
         arguments = (self._options, self._stop, listens, self._counts, self._is_sabotaged)
-        self._process = PROCESSES.Process(target=_serve, args=arguments, daemon=True)
+        self._process = FORKS.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         assert listens.wait(300), f"{self.name} does not start"
 

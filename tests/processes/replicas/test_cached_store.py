@@ -19,9 +19,9 @@ import pytest
 from airflow_provider.metastore import Column, Metastore, PartitionSpec, ReaderSession
 from airflow_provider.metastore.api.metastore import open_embedded_metastore
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
+from tests.processes.forks import FORKS
 from tests.processes.replicas.processes import (
     DATABASE,
-    PROCESSES,
     TABLES,
     TAG,
     Replica,
@@ -82,12 +82,12 @@ def history(metastore: Metastore) -> SerialHistory:
 def test_a_serial_history_explains_every_read(
     database: Postgres, metastore: Metastore, replicas: list[Replica], tmp_path: Path
 ) -> None:
-    stop, uris = PROCESSES.Event(), [one.uri for one in replicas]
+    stop, uris = FORKS.Event(), [one.uri for one in replicas]
     roles = {f"w{number}": write for number in range(WRITERS)} | {
         f"r{number}": read for number in range(READERS)
     }
     running = [
-        PROCESSES.Process(target=role, args=(uris, name, stop, tmp_path / name), daemon=True)
+        FORKS.Process(target=role, args=(uris, name, stop, tmp_path / name), daemon=True)
         for name, role in roles.items()
     ]
     for one in running:

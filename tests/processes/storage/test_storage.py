@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
+from multiprocessing.queues import Queue
 from pathlib import Path
 
 from airflow_provider.table.storage.storage import Storage
+from tests.processes.forks import FORKS
 
 
-def _contend(root: str, name: str, start: float, results: multiprocessing.Queue) -> None:
+def _contend(root: str, name: str, start: float, results: Queue) -> None:
     storage = Storage(root)
     time.sleep(max(0.0, start - time.time()))
     results.put([path for path in map(str, range(300)) if storage.put_if_absent(path, name.encode() * 1000)])
 
 
 def test_of_many_processes_exactly_one_creates_each_file(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    results: multiprocessing.Queue = context.Queue()
+    results: Queue = FORKS.Queue()
     start = time.time() + 1.5
     processes = [
-        context.Process(target=_contend, args=(str(tmp_path), name, start, results)) for name in "abcd"
+        FORKS.Process(target=_contend, args=(str(tmp_path), name, start, results)) for name in "abcd"
     ]
     for process in processes:
         process.start()
@@ -44,7 +44,7 @@ def _write_for_ever(root: str) -> None:
 
 
 def test_a_killed_process_leaves_no_partial_file(tmp_path: Path) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=_write_for_ever, args=(str(tmp_path),))
+    process = FORKS.Process(target=_write_for_ever, args=(str(tmp_path),))
     process.start()
     while not (tmp_path / "f50").exists():
         time.sleep(0.01)
