@@ -44,10 +44,10 @@ class ConsistentBucketIndex(BucketIndex):
     def on(self, storage: Storage, view: FileSystemView, partitions: Iterable[str]) -> ConsistentBucketIndex:
         """See :meth:`BucketIndex.on`. A partition that has no buckets gets its first ones, which stay.
 
-        :raises CorruptTableError: when the hashing metadata of a partition cannot be read.
+        :raises CorruptTableError: see :func:`load_hashing_metadata`.
         """
         found = {
-            path: load_hashing_metadata(storage, view, path)
+            path: load_hashing_metadata(storage, view, path, cleans_up=True)
             or put_hashing_metadata(storage, HashingMetadata.first(path, self.buckets))
             for path in partitions
         }

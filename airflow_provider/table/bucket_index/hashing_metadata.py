@@ -23,7 +23,7 @@ from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import State
+from airflow_provider.table.timeline import State, Timeline
 
 HASHING_METADATA = ".hoodie/.bucket_index/consistent_hashing_metadata"
 """The folder that has a folder of such files for each partition."""
@@ -167,37 +167,64 @@ def new_file_id_prefix() -> str:
 
 
 def load_hashing_metadata(
-    storage: Storage, view: FileSystemView, partition_path: str
+    storage: Storage, view: FileSystemView, partition_path: str, *, cleans_up: bool = False
 ) -> HashingMetadata | None:
     """The buckets of a partition on a snapshot.
 
     :param storage: the table's storage.
     :param view: the snapshot.
     :param partition_path: the partition.
+    :param cleans_up: whether to delete what instants have left that were rolled back.
     :return: None when no writer has made any.
-    :raises CorruptTableError: when a file cannot be read as what it is.
+    :raises CorruptTableError: when a file cannot be read as what it is; or when the JVM's Hudi goes by one that
+        is to be deleted.
     """
-    folder = hashing_metadata_folder(partition_path)
-    names = (name for name in storage.names(folder) if name.endswith(_SUFFIX))
-    for instant in sorted((name.removesuffix(_SUFFIX) for name in names), reverse=True):
-        path = f"{folder}/{instant}{_SUFFIX}"
-        known = view.timeline.find(instant)
+    folder, timeline = hashing_metadata_folder(partition_path), view.timeline
+    names = set(storage.names(folder))
+    instants = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+    for instant in sorted(instants, reverse=True):
+        known = timeline.find(instant)
         completed = known is not None and known.state is State.COMPLETED
-        was_archived = known is None and instant < view.timeline.starts
-        if not (completed or was_archived or instant == FIRST_INSTANT):
-            continue
-        try:
-            found = HashingMetadata.from_json(storage.read(path))
-        except ValueError as error:
-            raise CorruptTableError(
-                f"table {storage.root}: {path} is no hashing metadata of a bucket index ({error}); restore "
-                "it from a backup, or load the rows into a new table",
-                path=path,
-            ) from error
-        # What the JVM's Hudi goes by as well, so that both find the same.
-        if instant == FIRST_INSTANT or completed or _has_base_file(view, found):
-            return found
+        was_archived = known is None and instant < timeline.starts
+        if completed or was_archived or instant == FIRST_INSTANT:
+            found = _read(storage, f"{folder}/{instant}{_SUFFIX}")
+            # What the JVM's Hudi goes by as well, so that both find the same.
+            if instant == FIRST_INSTANT or completed or _has_base_file(view, found):
+                return found
+        elif cleans_up and known is None and instant < timeline.newest_completion:
+            _delete_left_over(storage, folder, instant, is_taken=f"{instant}{_COMMIT_SUFFIX}" in names)
     return None
+
+
+def _delete_left_over(storage: Storage, folder: str, instant: str, *, is_taken: bool) -> None:
+    """Delete the file of an instant that was rolled back, before the JVM's Hudi takes it for one that counts.
+
+    Its own rollback leaves it there, and its next write goes by it where one of the buckets has a base file
+    (``ConsistentBucketIndexUtils.recommitMetadataFile``).
+    """
+    now = Timeline.load(storage)  # the snapshot may be older than an instant that was put late
+    if now.find(instant) is not None or instant < now.starts:
+        return
+    path = f"{folder}/{instant}{_SUFFIX}"
+    if is_taken:
+        raise CorruptTableError(
+            f"table {storage.root}: {path} is of an instant that was rolled back, and the JVM's Hudi goes by "
+            "it: its later writes may have put rows beside older versions of them; delete it and its .commit "
+            "file, and write those rows again",
+            path=path,
+        )
+    storage.delete(path)
+
+
+def _read(storage: Storage, path: str) -> HashingMetadata:
+    try:
+        return HashingMetadata.from_json(storage.read(path))
+    except ValueError as error:
+        raise CorruptTableError(
+            f"table {storage.root}: {path} is no hashing metadata of a bucket index ({error}); restore it "
+            "from a backup, or load the rows into a new table",
+            path=path,
+        ) from error
 
 
 def put_hashing_metadata(storage: Storage, metadata: HashingMetadata) -> HashingMetadata:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from airflow_provider.concurrency import CommitLog, rollback
 from airflow_provider.concurrency.log import Commit
 from airflow_provider.concurrency.undo import revert_rewrite
 from airflow_provider.exceptions import InvalidInputError, WriteConflictError
+from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.clustering import ClusteringJob, ClusteringSettings, run_clustering
 from airflow_provider.services.clustering.bucket_resizing import Resizing, merge, mergeable, split
 from airflow_provider.services.clustering.clustering import (
@@ -26,12 +28,15 @@ from airflow_provider.services.clustering.clustering import (
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.services.table_options import change_options
+from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.bucket_index import HASHING_METADATA, REPLACE, HashingMetadata, HashingNode
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable, in_order
+from tests.ingestion_contract.merge_on_read import CONSISTENT
 from tests.unit.ingestion.buckets.test_consistent_buckets import KEYS, check_places, make, ring, rows
 
-SAID = json.loads((Path(__file__).parents[3] / "fixtures" / "consistent_hashing.json").read_text())
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+SAID = json.loads((FIXTURES / "consistent_hashing.json").read_text())
 MANY = [f"k{n}" for n in range(300)]
 PLENTY = {"hoodie.bucket.index.min.num.buckets": 1, "hoodie.bucket.index.max.num.buckets": 64}
 SPLITS = PLENTY | {"hoodie.parquet.max.file.size": 1, "hoodie.parquet.small.file.limit": 0}
@@ -274,3 +279,22 @@ def test_a_bucket_that_gets_no_row_is_opened_by_its_first_write(lake: Lake) -> N
     table.ingest("upsert", rows(KEYS, "2"))
     table.check(rows(KEYS, "2"))
     check_places(table.table)
+
+
+def test_what_the_jvm_has_planned_to_split_is_left_to_it(tmp_path: Path) -> None:
+    with ZipFile(FIXTURES / "real_hudi" / "mor_resizing_planned.zip") as packed:
+        packed.extractall(tmp_path)
+    table = change_options(HudiTable.open(str(tmp_path)), CONSISTENT | SPLITS)
+    pending = table.timeline().pending()
+    there = snapshot(table).to_table()
+    with pytest.raises(WriteConflictError, match="CLUSTER"):
+        ingest_arrow(table, there, "upsert")
+    new = pa.Table.from_pylist([{**there.to_pylist()[0], "part": "p9"}], there.schema)
+    ingest_arrow(table, new, "upsert")
+    # Only the new partition may be split now.
+    instant = schedule_clustering(table, ClusteringSettings())
+    assert instant is not None
+    assert {group.partition_path for group in pending_plan(table, instant).groups} == {"part=p9"}
+    rollback(table, instant)
+    assert table.timeline().pending() == pending
+    assert snapshot(table).to_table().num_rows == there.num_rows + 1

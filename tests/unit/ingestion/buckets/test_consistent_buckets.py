@@ -10,13 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider.exceptions import InvalidInputError, UnsupportedTableError, WriteConflictError
+from airflow_provider.exceptions import (
+    CorruptTableError,
+    InvalidInputError,
+    UnsupportedTableError,
+    WriteConflictError,
+)
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.clustering import ClusteringSettings
 from airflow_provider.services.clustering.clustering import preview_clustering
 from airflow_provider.services.table_options import change_options
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.bucket_index import HASHING_METADATA, HashingMetadata, load_hashing_metadata
+from airflow_provider.table.bucket_index import (
+    HASHING_METADATA,
+    REPLACE,
+    HashingMetadata,
+    HashingNode,
+    load_hashing_metadata,
+)
 from airflow_provider.table.reading import SliceReader
 from airflow_provider.table.reading.slices import file_slices
 from tests.ingestion_contract.interleaving import MeetingLock
@@ -188,6 +199,28 @@ def test_the_jvms_table_is_refused_where_its_options_do_not_name_its_buckets(
     with pytest.raises(UnsupportedTableError, match=r"CONSISTENT_HASHING.*do not say so"):
         preview_clustering(table, ClusteringSettings())
     assert not table.timeline().pending()
+
+
+def test_what_the_jvms_rollback_leaves_goes_before_the_jvm_takes_it_for_valid(tmp_path: Path) -> None:
+    with ZipFile(JVMS) as packed:
+        packed.extractall(tmp_path)
+    table = change_options(HudiTable.open(str(tmp_path)), CONSISTENT)
+    data = snapshot(table).to_table()
+    ingest_arrow(table, data, "upsert")
+    now = load_hashing_metadata(table.storage, table.view(), "part=p0")
+    assert now is not None
+    dead = f"{int(now.instant) + 7}"  # between two commits
+    left = now.with_nodes([HashingNode(7, "x", REPLACE)], dead)
+    table.storage.put(left.path, left.to_json())
+    ingest_arrow(table, data, "upsert")
+    assert table.storage.stat(left.path) is None
+    assert load_hashing_metadata(table.storage, table.view(), "part=p0") == now
+    table.storage.put(left.path, left.to_json())
+    table.storage.put(left.commit_path, b"")
+    with pytest.raises(
+        CorruptTableError, match=rf"{dead}.hashing_meta is of an instant that was rolled back"
+    ):
+        ingest_arrow(table, data, "upsert")
 
 
 def test_a_partition_that_another_engine_has_emptied_is_refused_by_name(tmp_path: Path) -> None:
