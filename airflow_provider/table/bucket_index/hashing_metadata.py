@@ -176,8 +176,8 @@ def load_hashing_metadata(
     :param partition_path: the partition.
     :param cleans_up: whether to delete what instants have left that were rolled back.
     :return: None when no writer has made any.
-    :raises CorruptTableError: when a file cannot be read as what it is; or when the JVM's Hudi goes by one that
-        is to be deleted.
+    :raises CorruptTableError: when a file cannot be read as what it is; or when the JVM's Hudi goes by one
+        that is to be deleted.
     """
     folder, timeline = hashing_metadata_folder(partition_path), view.timeline
     names = set(storage.names(folder))
