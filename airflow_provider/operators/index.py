@@ -140,7 +140,9 @@ class ScheduleIndexOperator(_PlansIndex):
             if each.operation_key == operation.key:
                 lock = self._lock(table, self._options(table))
                 end_indexing(table, each.instant, operation.key, lock=lock)
-                return each.instant if each.instant in pending_indexings(table) else None
+                if each.instant in pending_indexings(table):
+                    self.log.info("an earlier try planned indexing %s", each.instant)
+                    return each.instant
         return None
 
 
