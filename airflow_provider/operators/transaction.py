@@ -24,7 +24,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
-from airflow_provider.locks.owner import describe_owner
+from airflow_provider.locks.owner import describe_owner, split_owner
 from airflow_provider.metastore import AnyMetastore, TxnState
 from airflow_provider.metastore.model import system_user
 from airflow_provider.operators._base import TaskOperation
@@ -96,15 +96,18 @@ class BeginTransactionOperator(TransactionOperator):
         """
         timeout, metastore, operation = _seconds(self.timeout), self._metastore(), TaskOperation(context)
         txn_id = operation.recall("txn_id")
+        if txn_id is None and operation.is_retry:
+            txn_id = _begun(metastore, operation.key)
         if txn_id is not None and metastore.get_txn(txn_id).state is TxnState.OPEN:
             metastore.heartbeat_txn(txn_id)
+            operation.remember(txn_id=txn_id)
             self.log.info("transaction %d was begun by an earlier try", txn_id)
             return int(txn_id)
         self._end_what_was_left(metastore, operation.before.get("txn_id"))
         txn_id = metastore.open_txn(
             system_user(),
             socket.gethostname(),
-            agent=describe_owner(),
+            agent=describe_owner(operation.key),
             commit_on_recovery=False,
             timeout_seconds=timeout,
         )
@@ -196,6 +199,15 @@ class AbortTransactionOperator(TransactionOperator):
             )
             self.log.info("transaction %d is aborted, event %d", txn_id, event_id)
         return {"txn_id": txn_id, "event_id": event_id}
+
+
+def _begun(metastore: AnyMetastore, operation_key: str) -> int | None:
+    """The transaction that a try of an operation opened, and died before it could remember it."""
+    seen = metastore.valid_txn_list()
+    for txn_id in (each for each in seen.exceptions if not seen.is_aborted(each)):
+        if split_owner(metastore.get_txn(txn_id).agent or "")[1] == operation_key:
+            return txn_id
+    return None
 
 
 def transaction_id(given: Any) -> int:

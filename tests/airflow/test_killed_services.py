@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,29 +21,32 @@ from airflow_provider.operators import CreateTableOperator
 from airflow_provider.table import HudiTable, snapshot
 
 # Where the process dies: it has a requested time and no plan; the plan is there, and its claim, too; it has
-# written all files of the plan, and not committed.
+# written all files of the plan, and not committed; it has opened a transaction, and remembered nothing of it.
 WORKER = """
 import json, os, signal, sys
 from types import SimpleNamespace
 from airflow_provider import operators
 from airflow_provider.concurrency.commit import Moment
 from airflow_provider.concurrency.write.writer import Writer
+from airflow_provider.metastore import Metastore
 
 def dies(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def dies_then(*given, **named):
-    request(*given, **named)
-    dies()
+def dies_after(call):
+    def called(*given, **named):
+        call(*given, **named)
+        dies()
+    return called
 
 class Store(dict):
     def set(self, key, value):
         self[key] = value
         open(sys.argv[3], "w").write(json.dumps(self))
 
-request = Moment.request_instant
 place, name, by = {
-    "requested": (Moment, "request_instant", dies_then),
+    "opened": (Metastore, "open_txn", dies_after(Metastore.open_txn)),
+    "requested": (Moment, "request_instant", dies_after(Moment.request_instant)),
     "planned": (Moment, "keep_requested", dies),
     "written": (Writer, "commit", dies),
 }[sys.argv[2]]
@@ -83,7 +87,7 @@ def table_of(tmp_path: Path, table_type: str) -> HudiTable:
     return table
 
 
-def retried_after_death(kind: str, step: str, tmp_path: Path, arguments: dict) -> dict:
+def retried_after_death(kind: str, step: str, tmp_path: Path, arguments: dict) -> Any:
     """The result of a retry whose first try was a process that died at a step."""
     kept = tmp_path / "store.json"
     command = [sys.executable, "-c", WORKER, json.dumps([kind, arguments]), step, str(kept)]
@@ -148,3 +152,9 @@ def test_a_clean(tmp_path):
     done = retried_after_death("CleanOperator", "planned", tmp_path, arguments)
     assert done["files_deleted"] == 6
     assert snapshot(table).count_rows() == 12
+
+
+def test_a_transaction(tmp_path, metastore):
+    txn_id = retried_after_death("BeginTransactionOperator", "opened", tmp_path, {"timeout": 600})
+    [begun] = metastore.valid_txn_list().exceptions
+    assert begun == txn_id
