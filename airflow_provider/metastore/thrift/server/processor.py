@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import struct
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from thriftpy2.thrift import TApplicationException, TException, TMessageType, TProcessor, TType
+from thriftpy2.utils import serialize
 
 from airflow_provider.exceptions import MetastoreUnavailableError, TableServiceError
 from airflow_provider.metastore.database import OF_DATABASE, GroupedRequest, GroupOperation, MetastoreEngine
@@ -30,6 +32,7 @@ T = TypeVar("T")
 _FIELD, _LIST, _STOP = bytes([TType.STRUCT]), bytes([TType.LIST]), bytes([TType.STOP])
 # GetTableResult.eventId: type, number, value.
 _EVENT_ID = struct.Struct(">bhq")
+_NUMBER = struct.Struct(">h")
 _EVENT_ID_NUMBER = next(at for at, spec in hive.GetTableResult.thrift_spec.items() if spec[1] == "eventId")
 
 
@@ -229,7 +232,12 @@ def _encoded(answer: Any) -> bytes | None:
     """The bytes of a result that holds a table, names or partitions in theirs; None for another result."""
     if isinstance(answer, EncodedNames | EncodedPartitions):
         return _LIST + b"\x00\x00" + answer.encoded + _STOP
-    if isinstance(answer, EncodedTable):
+    if isinstance(partitions := getattr(answer, "partitions", None), EncodedPartitions):
+        number = next(at for at, spec in answer.thrift_spec.items() if spec[1] == "partitions")
+        others = copy.copy(answer)
+        others.partitions = None  # the fields of a struct may come in any order
+        encoded = _LIST + _NUMBER.pack(number) + partitions.encoded + serialize(others)
+    elif isinstance(answer, EncodedTable):
         encoded = answer.encoded
     elif isinstance(answer, hive.GetTableResult) and isinstance(answer.table, EncodedTable):
         answered_at = answer.eventId

@@ -13,6 +13,7 @@ from thriftpy2.utils import deserialize
 from airflow_provider.exceptions import InvalidInputError, NoSuchObjectError
 from airflow_provider.metastore import CachedStore, Column, Metastore, PartitionSpec
 from airflow_provider.metastore.model import PartitionInfo
+from airflow_provider.metastore.thrift.protocol import EncodedPartitions
 from airflow_provider.metastore.thrift.protocol.idl import hive
 from airflow_provider.metastore.thrift.protocol.structs import TableStructs, partition_struct
 from airflow_provider.metastore.thrift.server.handlers import PartitionHandler, PartitionReadHandler
@@ -48,8 +49,15 @@ def of_now(store: CachedStore) -> dict[str, Any]:
     return {"validWriteIdList": str(snapshot.write_ids), "id": snapshot.table_id}
 
 
-def months(partitions: list[Any]) -> list[str]:
-    return [one.values[1] for one in partitions]
+def decoded(partitions: EncodedPartitions) -> list[Any]:
+    response = b"\x0f\x00\x01" + partitions.encoded + b"\x00"  # PartitionsResponse.partitions
+    found: list[Any] = deserialize(hive.PartitionsResponse(), response).partitions
+    return found
+
+
+def months(partitions: list[Any] | EncodedPartitions) -> list[str]:
+    found = decoded(partitions) if isinstance(partitions, EncodedPartitions) else partitions
+    return [one.values[1] for one in found]
 
 
 def follow(store: CachedStore) -> None:
@@ -270,7 +278,5 @@ def test_the_bytes_of_partitions_are_those_of_their_structs(by_database: Metasto
         PartitionInfo(("2013", "4"), "/lake/flights/2013/4", {"a": "b"}, own),
     ]
     for chosen in (partitions, partitions[:1], partitions[2:], []):
-        encoded = structs.encoded_partitions(table, chosen).encoded
-        response = b"\x0f\x00\x01" + encoded + b"\x00"  # PartitionsResponse.partitions
-        found = deserialize(hive.PartitionsResponse(), response).partitions
+        found = decoded(structs.encoded_partitions(table, chosen))
         assert found == [partition_struct(table, of_table, one) for one in chosen]

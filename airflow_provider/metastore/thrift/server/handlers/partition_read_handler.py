@@ -148,7 +148,7 @@ class PartitionReadHandler:
         return hive.GetPartitionResponse(partition=found)
 
     def get_partitions(self, database: str, table: str, limit: int) -> EncodedPartitions:
-        return self._listed(database, table, limit)
+        return self._partitions(database, table, limit)
 
     def get_partitions_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
@@ -165,12 +165,12 @@ class PartitionReadHandler:
     def get_partitions_ps(
         self, database: str, table: str, values: list[str], limit: int
     ) -> EncodedPartitions:
-        return self._listed(database, table, limit, _beginning(values))
+        return self._partitions(database, table, limit, _beginning(values))
 
     def get_partitions_ps_with_auth(
         self, database: str, table: str, values: list[str], limit: int, user: str, groups: list[str]
     ) -> EncodedPartitions:
-        return self._listed(database, table, limit, _beginning(values))
+        return self._partitions(database, table, limit, _beginning(values))
 
     def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
@@ -193,7 +193,7 @@ class PartitionReadHandler:
         return hive.GetPartitionNamesPsResponse(names=names)
 
     def get_partitions_by_names(self, database: str, table: str, names: list[str]) -> EncodedPartitions:
-        return self._listed(database, table, -1, _named(names))
+        return self._partitions(database, table, -1, _named(names))
 
     def get_partitions_by_names_req(self, request: Any) -> Any:
         reader = self._reads.reader(request.validWriteIdList, request.id)
@@ -202,7 +202,7 @@ class PartitionReadHandler:
         return hive.GetPartitionsByNamesResult(partitions=found)
 
     def get_partitions_by_filter(self, database: str, table: str, text: str, limit: int) -> EncodedPartitions:
-        return self._listed(database, table, limit, _filtered(text))
+        return self._partitions(database, table, limit, _filtered(text))
 
     def get_partitions_by_filter_req(self, request: Any) -> EncodedPartitions:
         return self.get_partitions_by_filter(
@@ -222,7 +222,7 @@ class PartitionReadHandler:
     def get_partitions_with_auth(
         self, database: str, table: str, limit: int, user: str, groups: list[str]
     ) -> EncodedPartitions:
-        return self._listed(database, table, limit)
+        return self._partitions(database, table, limit)
 
     def get_partitions_pspec(self, database: str, table: str, limit: int) -> list[Any]:
         return self._specs(database, table, limit)
@@ -291,7 +291,7 @@ class PartitionReadHandler:
         reader = self._reads.reader(request.validWriteIdList, request.id, request.seenEventId)
         place = (request.dbName, request.tblName)
         if request.values is not None:
-            found = [self._partition(*place, request.values, reader)]
+            found: Any = [self._partition(*place, request.values, reader)]
         else:
             choice = _all if request.filter is None else _filtered(request.filter)
             found = self._partitions(*place, -1, choice, reader=reader)
@@ -301,13 +301,10 @@ class PartitionReadHandler:
         owner, found = self._reads.table_and_partition(plain_name(database), table, values, reader)
         return self._described(owner, [found])[0]
 
-    def _listed(self, database: str, table: str, limit: int, choice: Choose = _all) -> EncodedPartitions:
-        return self._structs.encoded_partitions(*self._chosen(database, table, limit, choice, None))
-
     def _partitions(
         self, database: str, table: str, limit: int, choice: Choose = _all, *, reader: Reader | None = None
-    ) -> list[Any]:
-        return self._described(*self._chosen(database, table, limit, choice, reader))
+    ) -> EncodedPartitions:
+        return self._structs.encoded_partitions(*self._chosen(database, table, limit, choice, reader))
 
     def _names(
         self,
