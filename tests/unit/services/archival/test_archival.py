@@ -12,29 +12,19 @@ import pytest
 from airflow_provider.concurrency import (
     PRIORITIES,
     CommitLog,
-    CommitResult,
-    HeartbeatSettings,
     ServicePlan,
-    WriteSettings,
     begin_planned,
     begin_write,
-    find_operation,
-    find_operations,
     pending_instants,
-    rollback,
     rollback_dead_writers,
     schedule,
 )
 from airflow_provider.concurrency.commit.commit_point import commit
-from airflow_provider.concurrency.commit.publish import STAGED_FOLDER, ensure_published
-from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
-from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
+from airflow_provider.concurrency.commit.publish import STAGED_FOLDER
 from airflow_provider.concurrency.log.log_entry import Archival, Commit, Plan
-from airflow_provider.concurrency.transactions.transactions import is_completed, partitions_of
 from airflow_provider.concurrency.undo.reverts import revert_entry
 from airflow_provider.exceptions import (
     CheckpointExpiredError,
-    InstantRolledBackError,
     InvalidInputError,
     SnapshotUnavailableError,
     UnsupportedTableError,
@@ -48,12 +38,11 @@ from airflow_provider.services.clustering import ClusteringSettings, cluster_in_
 from airflow_provider.services.orphans.orphans import delete_reverted_files
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.reading.incremental import increment
-from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import TIMELINE_FOLDER, instant_path
 from airflow_provider.table.timeline.archived_timeline import HISTORY_FOLDER, archived
 from airflow_provider.table.timeline.instant import Action, Instant, State
 from airflow_provider.table.timeline.metadata import WriteStat
-from tests.unit.services.archival.trips import FEW, commits, create, fares, ingest, on_timeline
+from tests.unit.services.archival.trips import FEW, commits, create, dead_writer, fares, ingest, on_timeline
 from tests.unit.table.conftest import JvmTables
 
 
@@ -263,18 +252,6 @@ def test_a_replacecommit_stays_until_what_it_replaced_is_cleaned(table: HudiTabl
     assert fares(table) == before
 
 
-def dead_writer(table: HudiTable) -> tuple[str, str]:
-    """A writer that was rolled back during its pause, and wrote a file when it woke up."""
-    writer = begin_write(table, operation="INSERT")
-    writer.plan([], ["city=sf"])
-    writer.heartbeat.stop()
-    rollback(table, writer.instant)
-    path = f"city=sf/late-0_0-0-0_{writer.instant}.parquet"
-    source = table.view().all_base_files()[0].path
-    table.storage.put(path, table.storage.read(source))
-    return writer.instant, path
-
-
 @pytest.mark.parametrize("begun", [False, True], ids=["", "by-one-who-died-after-its-entry"])
 def test_a_dead_instant_is_passed_only_when_its_writer_cannot_wake_up_any_more(
     table: HudiTable, begun: bool
@@ -360,101 +337,6 @@ def test_what_a_dead_writer_writes_onto_the_timeline_is_cleaned_up(table: HudiTa
         assert table.storage.stat(stale) is None
         assert table.storage.stat(path) is None
         assert fares(table) == before
-
-
-# --- the commit log
-
-
-def test_the_commit_log_is_trimmed_with_the_timeline(table: HudiTable) -> None:
-    commits(table, 6)
-    archive(table, **FEW)
-    log = CommitLog(table.storage)
-    assert (log.trimmed(), log.head()) == (4, 7)
-    assert [entry.sequence for entry in log.backwards()] == [7, 6, 5], "the last one is the archival's"
-    names = table.storage.names(COMMIT_LOG_FOLDER)
-    assert sorted(n for n in names if n.endswith(".json")) == [f"{each:020d}.json" for each in (5, 6, 7)]
-    fresh = CommitLog(HudiTable.open(table.location).storage)
-    assert fresh.head() == 7, "found without knowing where it begins"
-
-
-def test_who_stood_still_past_the_logs_beginning_finds_that_out(table: HudiTable) -> None:
-    """A writer that has checked its heartbeat, and pauses right before it puts its entry."""
-    commits(table, 1)
-    asleep = HudiTable.open(table.location)
-    writer = begin_write(
-        asleep, operation="INSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(3600.0))
-    )
-    writer.plan([], ["city=sf"])
-    rollback(table, writer.instant)
-    commits(table, 6, first=1)
-    archive(table, dead_writer_seconds=0, **FEW)
-    assert CommitLog(table.storage).trimmed() >= 2
-    before = fares(table)
-    with pytest.raises(InstantRolledBackError, match="was paused"):
-        writer.commit([])
-    assert CommitLog(HudiTable.open(table.location).storage).read(2) is None
-    assert fares(table) == before
-    assert CommitLog(HudiTable.open(table.location).storage).head() == CommitLog(table.storage).head()
-
-
-def test_who_stood_still_before_its_heartbeat_begins_on_what_there_is_then(table: HudiTable) -> None:
-    class StandsStill(Storage):
-        """Before it asks for its instant the log goes on, and is trimmed past what it has seen."""
-
-        stood = False
-
-        def put_if_absent(self, path: str, data: bytes) -> bool:
-            if path.startswith(HEARTBEAT_FOLDER) and not self.stood:
-                self.stood = True
-                commits(table, 6, first=2)
-                archive(table, **FEW)
-            return super().put_if_absent(path, data)
-
-    commits(table, 2)
-    storage = StandsStill(table.location)
-    ingest(HudiTable(storage, table.config), {9: 9.0})
-    assert CommitLog(table.storage).trimmed() > 2
-    assert fares(table) == {number: float(number) for number in (*range(8), 9)}
-
-
-def test_who_stood_still_right_after_its_entry_has_committed(table: HudiTable) -> None:
-    commits(table, 6)
-    log = CommitLog(table.storage)
-    entry = log.read(2)
-    assert entry is not None
-    archive(table, **FEW)
-    assert log.append(2, entry), "the put's answer came only now, and the entry has gone"
-
-
-def test_a_stale_publisher_brings_nothing_back(table: HudiTable) -> None:
-    commits(table, 2)
-    dead, _ = dead_writer(table)
-    log = CommitLog(table.storage)
-    stale = list(log.after(0))
-    assert [entry.undone for entry in stale] == [frozenset(), frozenset(), {dead}]
-    commits(table, 6, first=2)
-    archive(table, dead_writer_seconds=0, **FEW)
-    before = sorted(table.storage.names(TIMELINE_FOLDER))
-    for entry in stale:
-        ensure_published(table.storage, entry)
-    assert sorted(table.storage.names(TIMELINE_FOLDER)) == before
-
-
-def test_what_became_of_an_operation_is_found_in_the_archive(table: HudiTable) -> None:
-    first = ingest(table, {1: 1.0}, operation_key="run/1")
-    commits(table, 6, first=2)
-    archive(table, **FEW)
-    found = find_operation(table, "run/1")
-    assert isinstance(found, CommitResult)
-    assert (found.instant, found.completion_time) == (first["instant"], first["completion_time"])
-    assert find_operation(table, "run/1", since=first["instant"]) == found
-    assert find_operation(table, "run/1", since=table.timeline().newest_completion) is None
-    assert find_operations(table, "run/") == {"run/1": found}
-    assert find_operation(table, "run/2") is None
-    again = ingest(table, {1: 1.0}, operation_key="run/1")
-    assert again == {**first, "already_committed": True}
-    assert is_completed(table, first["instant"])
-    assert partitions_of(table, first["instant"]) == ["city=sf"]
 
 
 # --- consumers

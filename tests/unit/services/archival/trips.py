@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from hudi import HudiTableBuilder
 
+from airflow_provider.concurrency import begin_write, rollback
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.table import HudiTable, snapshot
 
@@ -43,3 +44,15 @@ def fares(table: HudiTable) -> dict[int, float]:
     assert found == sorted((row["id"], row["fare"]) for row in theirs)
     assert len(dict(found)) == len(found)
     return dict(found)
+
+
+def dead_writer(table: HudiTable) -> tuple[str, str]:
+    """A writer that was rolled back during its pause, and wrote a file when it woke up."""
+    writer = begin_write(table, operation="INSERT")
+    writer.plan([], ["city=sf"])
+    writer.heartbeat.stop()
+    rollback(table, writer.instant)
+    path = f"city=sf/late-0_0-0-0_{writer.instant}.parquet"
+    source = table.view().all_base_files()[0].path
+    table.storage.put(path, table.storage.read(source))
+    return writer.instant, path
