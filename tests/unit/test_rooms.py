@@ -17,6 +17,8 @@ INNER_ROOMS = [
 ]
 MODULES = sorted(HOUSE.rglob("*.py"))
 MOST_MODULES = 12
+TESTS = Path(__file__).parents[1]
+NOT_COUNTED = ("__init__.py", "conftest.py")
 
 
 def dotted(path: Path) -> str:
@@ -39,6 +41,17 @@ def test_a_room_says_what_lives_in_it_and_is_seen_at_once(room: Path) -> None:
     modules = [path.name for path in room.glob("*.py") if path.name != "__init__.py"]
     # Migrations are steps, and each release may add one.
     assert len(modules) <= MOST_MODULES or room.name == "versions", f"{dotted(room)} needs walls: {modules}"
+
+
+def test_the_rooms_of_tests_are_seen_at_once_too() -> None:
+    rooms = {path.parent for path in TESTS.rglob("*.py")}
+    counts = {
+        str(room.relative_to(TESTS)): len(
+            [path for path in room.glob("*.py") if path.name not in NOT_COUNTED]
+        )
+        for room in rooms
+    }
+    assert {room: count for room, count in counts.items() if count > MOST_MODULES} == {}
 
 
 @pytest.mark.parametrize("room", INNER_ROOMS, ids=dotted)
