@@ -76,11 +76,21 @@ def connect(monkeypatch):
     return define
 
 
+@pytest.fixture(scope="session")
+def new_metastore_database() -> Path:
+    """An SQLite file as a metastore has it in the beginning, to be copied."""
+    from airflow_provider.metastore import open_metastore
+
+    open_metastore(f"sqlite:///{HOME}/new_metastore.db").close()
+    return HOME / "new_metastore.db"
+
+
 @pytest.fixture
-def metastore(connect, tmp_path):
+def metastore(connect, tmp_path, new_metastore_database):
     """A new embedded metastore behind the default connection."""
     from airflow_provider.metastore import open_metastore
 
+    shutil.copy(new_metastore_database, tmp_path / "metastore.db")
     url = f"sqlite:///{tmp_path}/metastore.db"
     connect("table_metastore_default", conn_type="table_metastore", extra=json.dumps({"url": url}))
     opened = open_metastore(url)

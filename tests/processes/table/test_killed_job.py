@@ -33,6 +33,8 @@ from tests.processes.table.ingestion import (
 BEFORE = {f"k{n}": (0, "p" if n % 2 else "q") for n in range(6)}
 CHANGE = {"k1": (1, "p"), "k2": (1, "q"), "new": (1, "p")}
 NEXT = {"k3": (2, "p"), "next": (2, "q")}
+SESSION = str(uuid.uuid4())
+"""Of the server; the victims share it one after the other, and its workers stay warm."""
 
 _patiently = tenacity.Retrying(
     retry=tenacity.retry_if_result(operator.not_),
@@ -56,8 +58,7 @@ def test_killed_after_each_file_operation(
     start = create(tmp_path / "start")
     upsert(spark, start.location, BEFORE)
     probe = Path(shutil.copytree(start.location, tmp_path / "probe"))
-    # The victims share a session of the server one after the other: its workers stay warm.
-    remote = f"{spark_remote}/;session_id={uuid.uuid4()}"
+    remote = f"{spark_remote}/;session_id={SESSION}"
     names = processes.Queue()
     counter = processes.Process(target=_count_operations, args=(remote, str(probe), names))
     counter.start()
@@ -141,8 +142,9 @@ def test_a_job_that_stood_still_loses_cleanly(
     table = create(tmp_path / "t")
     upsert(spark, table.location, BEFORE)
     stopped, outcome = processes.Event(), processes.Queue()
+    remote = f"{spark_remote}/;session_id={SESSION}"
     paused = processes.Process(
-        target=_upsert_and_tell, args=(spark_remote, table.location, at, 1, stopped, outcome)
+        target=_upsert_and_tell, args=(remote, table.location, at, 1, stopped, outcome)
     )
     lock = FilesystemLockProvider(table.storage)
     with lock if "locks" in at else nullcontext():  # alone it would take none
