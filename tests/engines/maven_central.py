@@ -123,6 +123,21 @@ def compile_java(engine: str, sources: Iterable[Path], classpath: str, to: Path)
     unfinished.rename(to)
 
 
+def compiled(engine: str, source: Path, classpath: str) -> Path:
+    """The folder with the classes of one source, which is compiled again when it has changed.
+
+    :param engine: for which; the folder's name.
+    :raises NotReachedError: see :func:`compile_java`.
+    """
+    classes = FOLDER / engine
+    made_of = classes / source.name
+    if not made_of.exists() or made_of.read_bytes() != source.read_bytes():
+        shutil.rmtree(classes, ignore_errors=True)
+        compile_java(engine, [source], classpath, classes)
+        made_of.write_bytes(source.read_bytes())
+    return classes
+
+
 def _inside(packed: tarfile.TarFile) -> Iterable[tarfile.TarInfo]:
     for member in packed:
         _, _, member.name = member.name.partition("/")

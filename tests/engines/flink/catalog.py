@@ -6,7 +6,6 @@ From Maven Central come Flink's table planner and its Hive connector with what t
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from dags_examples.demo.spark_server import java_environment
 from tests.engines.hive.hive4 import as_site
-from tests.engines.maven_central import FOLDER, LEFT_OUT, Artifact, compile_java, resolve
+from tests.engines.maven_central import LEFT_OUT, Artifact, compiled, resolve
 from tests.processes.metastore.hive_metastore import OPENED
 
 VERSION = "1.17.1"
@@ -41,12 +40,7 @@ def run_statements(statements: Sequence[str], port: int, folder: Path, warehouse
     :raises RuntimeError: when a statement fails.
     """
     jars = resolve("flink", FLINK)
-    classes = FOLDER / "flink-statements"
-    made_of = classes / _SOURCE.name
-    if not made_of.exists() or made_of.read_bytes() != _SOURCE.read_bytes():
-        shutil.rmtree(classes, ignore_errors=True)
-        compile_java("flink-statements", [_SOURCE], f"{jars}/*", classes)
-        made_of.write_bytes(_SOURCE.read_bytes())
+    classes = compiled("flink-statements", _SOURCE, f"{jars}/*")
     settings = {
         "hive.metastore.uris": f"thrift://127.0.0.1:{port}",
         "hive.metastore.warehouse.dir": warehouse,

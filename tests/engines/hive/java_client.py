@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 from dags_examples.demo.spark_server import java_environment
 from tests.engines.calls.java_objects import Call
 from tests.engines.hive.hive4 import classpath, server_jars
-from tests.engines.maven_central import FOLDER, compile_java
+from tests.engines.maven_central import compiled
 from tests.processes.metastore.hive_metastore import OPENED
 from tests.processes.servers import JARS
 
@@ -42,12 +41,7 @@ def ask(version: str, port: int, calls: Sequence[Call], folder: Path) -> Told:
     :param folder: for the calls, the answers and the log.
     """
     jars = f"{JARS}/*" if version == "2.3.10" else classpath(server_jars())
-    classes = FOLDER / f"java-client-{version}"
-    made_of = classes / _SOURCE.name
-    if not made_of.exists() or made_of.read_bytes() != _SOURCE.read_bytes():
-        shutil.rmtree(classes, ignore_errors=True)
-        compile_java(f"java-client-{version}", [_SOURCE], jars, classes)
-        made_of.write_bytes(_SOURCE.read_bytes())
+    classes = compiled(f"java-client-{version}", _SOURCE, jars)
     asked, answered = folder / "calls.jsonl", folder / "answers.jsonl"
     asked.write_text("".join(f"{json.dumps(call.as_json())}\n" for call in calls))
     command = ["java", "-Xmx300m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
