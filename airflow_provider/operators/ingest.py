@@ -392,10 +392,11 @@ class IngestOperator(SparkOperator):
                 self.log.info("engine spark: %s", error.details.get("reason", error))
             return self._run(self._spark_job(operation), begun, storage)
 
+        # Before a look at the source, which may have gone since.
+        if self.deferrable and operation.is_retry and (earlier := managed.end()) is not None:
+            return earlier
         if not self.deferrable or choice().engine != SPARK or not first().can_be_left:
             return managed.run(write, prepare=first)
-        if operation.is_retry and (earlier := managed.end()) is not None:
-            return earlier
         managed.recover()
         managed.leave(
             lambda ids: self._leave(

@@ -66,12 +66,13 @@ def test_a_small_load_starts_no_spark(run_dag, metastore, table, source, no_java
         assert expected in told
 
 
-def test_a_retry_finds_what_its_last_try_did(metastore, table, source, no_java):
-    store = Store()
-    first = ingest(source, engine="auto").execute(try_of(store))
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_retry_finds_what_its_last_try_did(metastore, table, source, no_java, deferrable):
+    store, how = Store(), {"engine": "auto", "deferrable": deferrable}
+    first = ingest(source, **how).execute(try_of(store))
     # The try had committed, and its worker could not say so any more.
     (source / "a.parquet").unlink()
-    assert ingest(source, engine="auto").execute(try_of(store)) == first
+    assert ingest(source, **how).execute(try_of(store)) == first
     assert len(table.timeline().commits()) == 1
     with pytest.raises(AirflowFailException, match="MissingSourceError"):
         ingest(source, engine="auto").execute(try_of(store, max_tries=2))  # cleared: it loads again
