@@ -360,5 +360,5 @@ def _as_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()).dictionary_encode()
 
 
-_WORTH_ARRAYS = 16  # sequence numbers
+_WORTH_ARRAYS = 200  # sequence numbers
 _WORTH_A_THREAD = 10_000  # keys of a bloom filter

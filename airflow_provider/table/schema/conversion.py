@@ -55,6 +55,12 @@ def converted(
     :raises pyarrow.ArrowInvalid: when there is no such conversion, when a value would change although
         ``exact`` is true, or when a value is null that must not be.
     """
+    if (
+        origins is None
+        and isinstance(column, pa.ChunkedArray)
+        and column.type.equals(kind, check_metadata=True)
+    ):
+        return column
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return pa.chunked_array([_converted(each, kind, exact, origins) for each in chunks], type=kind)
 
