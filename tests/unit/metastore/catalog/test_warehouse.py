@@ -71,7 +71,8 @@ def test_a_partitions_folder_goes_with_its_values_only_if_asked_for(
         new = reader.get_partition("sea", "t", [year])
         new.values = [year.replace("20", "21")]
         handler.rename_partition("sea", "t", [year], new)
-    places = [Path(one.sd.location.removeprefix("file:")) for one in reader.get_partitions("sea", "t", -1)]
+    there = by_database.get_partitions("sea", "t")
+    places = [Path(one.location.removeprefix("file:")) for one in there]
     assert [(place / "data").read_text() for place in places] == ["2013", "2014"]
     first = "year=2113" if manages else "year=2013"
     assert places == [tmp_path / "sea" / "t" / first, tmp_path / "elsewhere"]
