@@ -23,8 +23,6 @@ from airflow_provider.table.keys import partition_paths, record_keys
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_MORE_FILES = 2  # times as many may be written to save the move
-
 _TASK, _FILES = "_task", "_files"
 _ROWS, _BLANK, _AMBIGUOUS, _CHECKSUM, _NULLS = "_rows", "_blank", "_ambiguous", "_checksum", "_nulls_"
 
@@ -44,13 +42,14 @@ class Spread:
     def suffices(self, targets: int, cores: int) -> bool:
         """Whether each task may write what it has read, so that Spark moves no row.
 
-        To move the rows takes a third of the time of a bulk insert; but the files become fewer and larger by
-        it, and as many tasks write as there are files, however few have read.
+        To move the rows takes a third of the time of a bulk insert. It is worth that where the files would
+        otherwise be more: as long as a partition has one file, an upsert need not look for its keys. And
+        as many tasks write then as there are files, however few have read.
 
         :param targets: number of files that the rows are to fill.
         :param cores: number of tasks that run at the same time.
         """
-        return self.files <= _MORE_FILES * targets and self.tasks >= min(targets, cores)
+        return self.files <= targets and self.tasks >= min(targets, cores)
 
 
 @dataclass(frozen=True)
