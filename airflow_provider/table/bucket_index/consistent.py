@@ -66,13 +66,6 @@ class ConsistentBucketIndex(BucketIndex):
             found[rows] = np.searchsorted(values, hashes[rows]) % len(values)
         return found
 
-    def of_keys(self, keys: pa.Array) -> npt.NDArray[np.int64]:
-        """Not without a partition: see :meth:`of_rows`.
-
-        :raises NotImplementedError: always.
-        """
-        raise NotImplementedError("each partition has its own buckets")
-
     def hashes(self, keys: pa.Array) -> npt.NDArray[np.int64]:
         """The place of each record key on the ring (``ConsistentBucketIdentifier.getBucket``).
 

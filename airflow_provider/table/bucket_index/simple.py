@@ -55,18 +55,13 @@ class BucketIndex:
     ) -> npt.NDArray[np.int64]:
         """The bucket of each row, a number in its partition below :attr:`buckets`.
 
+        The source of the number is ``BucketIdentifier.getBucketId``.
+
         :param keys: the rows' record keys, without nulls.
         :param paths: partition paths.
         :param partitions: the position of each row's partition among the paths.
         """
-        del paths, partitions
-        return self.of_keys(keys)
-
-    def of_keys(self, keys: pa.Array) -> npt.NDArray[np.int64]:
-        """The bucket of each record key (``BucketIdentifier.getBucketId``).
-
-        :param keys: record keys, without nulls.
-        """
+        del paths, partitions  # a key has the same bucket in each
         encoded = keys.dictionary_encode()
         distinct = encoded.dictionary
         is_composed = np.array(pc.and_(pc.match_substring(distinct, ","), pc.match_substring(distinct, ":")))

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -27,7 +28,7 @@ BUCKET = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "4"}
 def test_the_bucket_is_the_one_of_the_jvm(key: str, fields: str, numbers: list[int]) -> None:
     for buckets, number in zip(SAID["buckets"], numbers, strict=True):
         index = BucketIndex("t", buckets, tuple(fields.split(",")))
-        assert index.of_keys(pa.array([key])).tolist() == [number]
+        assert index.of_rows(pa.array([key]), [""], np.zeros(1, np.int64)).tolist() == [number]
 
 
 def java_hash(text: str) -> int:
@@ -48,8 +49,8 @@ def test_the_hashes_of_an_array_are_those_of_its_texts(texts: list[str], is_asci
 def test_many_keys_at_once_are_in_the_buckets_of_each() -> None:
     keys = [vector[0] for vector in SAID["vectors"] if vector[1] == "id"]
     index = BucketIndex("t", 7, ("id",))
-    at_once = index.of_keys(pa.array([*keys, *reversed(keys)]))
-    one_by_one = [index.of_keys(pa.array([key]))[0] for key in keys]
+    at_once = index.of_rows(pa.array([*keys, *reversed(keys)]), [""], np.zeros(2 * len(keys), np.int64))
+    one_by_one = [index.of_rows(pa.array([key]), [""], np.zeros(1, np.int64))[0] for key in keys]
     assert at_once.tolist() == [*one_by_one, *reversed(one_by_one)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -47,7 +48,7 @@ def test_each_key_is_in_the_file_group_of_its_bucket(lake: Lake, table_type: str
     for operation, some in (("insert", keys[:9]), ("upsert", keys[5:15]), ("bulk_insert", keys[10:])):
         table.ingest(operation, [row(key, operation) for key in some])
     index = BucketIndex("t", 2, ("id",))
-    numbers = index.of_keys(pa.array(keys)).tolist()
+    numbers = index.of_rows(pa.array(keys), [""], np.zeros(len(keys), np.int64)).tolist()
     wanted = [f"{number:08d}-0000-0000-0000-000000000000-0" for number in numbers]
     assert places(table) == dict(zip(keys, wanted, strict=True))
     table.check()
