@@ -18,6 +18,7 @@ from airflow_provider.table.bucket_index import (
     HashingNode,
     load_hashing_metadata,
     new_file_id_prefix,
+    tell_committed,
 )
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
@@ -93,6 +94,5 @@ class OverwrittenBuckets:
         return True
 
     def committed(self) -> None:
-        """Say by the JVM's files that the hashing metadata counts; whoever reads it could say so, too."""
-        for made in self._written.values():
-            self.table.storage.put_if_absent(made.commit_path, b"")
+        """Say that the hashing metadata counts."""
+        tell_committed(self.table.storage, self._written.values())

@@ -13,6 +13,7 @@ from airflow_provider.table.bucket_index import (
     HashingNode,
     delete_hashing_metadata,
     load_hashing_metadata,
+    tell_committed,
 )
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
@@ -72,6 +73,5 @@ class ResizedBuckets:
             self._made.append(made)
 
     def committed(self) -> None:
-        """Say by the JVM's files that the hashing metadata counts; whoever reads it could say so, too."""
-        for made in self._made:
-            self._table.storage.put_if_absent(made.commit_path, b"")
+        """Say that the hashing metadata counts."""
+        tell_committed(self._table.storage, self._made)

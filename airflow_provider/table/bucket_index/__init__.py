@@ -17,6 +17,7 @@ from airflow_provider.table.bucket_index.hashing_metadata import (
     load_hashing_metadata,
     new_file_id_prefix,
     put_hashing_metadata,
+    tell_committed,
 )
 from airflow_provider.table.bucket_index.of_config import bucket_index_of
 from airflow_provider.table.bucket_index.simple import BucketIndex, bucket_of, hash_values
@@ -38,4 +39,5 @@ __all__ = [
     "load_hashing_metadata",
     "new_file_id_prefix",
     "put_hashing_metadata",
+    "tell_committed",
 ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import uuid
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
@@ -24,6 +25,8 @@ from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import State, Timeline
+
+log = logging.getLogger(__name__)
 
 HASHING_METADATA = ".hoodie/.bucket_index/consistent_hashing_metadata"
 """The folder that has a folder of such files for each partition."""
@@ -238,6 +241,22 @@ def put_hashing_metadata(storage: Storage, metadata: HashingMetadata) -> Hashing
         metadata = HashingMetadata.from_json(storage.read(metadata.path))
     storage.put_if_absent(metadata.commit_path, b"")
     return metadata
+
+
+def tell_committed(storage: Storage, made: Iterable[HashingMetadata]) -> None:
+    """Say by the JVM's files that hashing metadata count, after the commit by which they do.
+
+    The commit is done. So a failure is logged: the JVM's Hudi says it itself when it meets such a file
+    (``ConsistentBucketIndexUtils.recommitMetadataFile``).
+
+    :param storage: the table's storage.
+    :param made: what the commit has made.
+    """
+    for each in made:
+        try:
+            storage.put_if_absent(each.commit_path, b"")
+        except OSError as error:
+            log.warning("table %s: %s is not put: %s", storage.root, each.commit_path, error)
 
 
 def delete_hashing_metadata(storage: Storage, instant: str, partition_paths: Iterable[str]) -> None:

@@ -24,12 +24,14 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.bucket_index import (
     HASHING_METADATA,
     REPLACE,
+    ConsistentBucketIndex,
     HashingMetadata,
     HashingNode,
     load_hashing_metadata,
 )
 from airflow_provider.table.reading import SliceReader
 from airflow_provider.table.reading.slices import file_slices
+from airflow_provider.table.storage import Storage
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable
 from tests.ingestion_contract.merge_on_read import CONSISTENT, operations_one_after_the_other
@@ -63,10 +65,10 @@ def check_places(table: HudiTable) -> None:
     reader, view = SliceReader.of(table, table.view()), table.view()
     for each in file_slices(table):
         keys = pa.array(reader.keys(each).to_pylist())
-        assert table.bucket_index is not None
+        assert isinstance(table.bucket_index, ConsistentBucketIndex)
         index = table.bucket_index.on(table.storage, view, [each.partition_path])
         numbers = index.of_rows(keys, [each.partition_path], np.zeros(len(keys), np.int64)).tolist()
-        metadata = index.partitions[each.partition_path]  # type: ignore[attr-defined]
+        metadata = index.partitions[each.partition_path]
         assert {metadata.nodes[number].file_id for number in numbers} <= {each.file_id}
 
 
@@ -111,6 +113,27 @@ def test_an_overwrite_gives_its_buckets_other_file_groups(lake: Lake) -> None:
     table.ingest("upsert", rows(KEYS, "5", "b"))
     check_places(table.table)
     table.check([*rows(KEYS[:1], "4"), *rows(KEYS, "5", "b")])
+
+
+def test_a_file_of_the_jvm_that_cannot_be_put_after_the_commit_fails_no_write(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(lake)
+    table.ingest("upsert", rows(KEYS, "1"))
+    put, refused = Storage.put_if_absent, []
+
+    def fail(storage: Storage, path: str, data: bytes) -> bool:
+        if path.startswith(HASHING_METADATA) and path.endswith(".commit"):
+            refused.append(path)
+            raise OSError("the store is away")
+        return put(storage, path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "put_if_absent", fail)
+        table.ingest("insert_overwrite", rows(KEYS[:5], "2"))
+    assert refused
+    table.ingest("upsert", rows(KEYS[3:9], "3"))
+    assert {each["id"] for each in table.rows()} == set(KEYS[:9])
 
 
 def test_two_first_writes_of_one_bucket_meet_in_its_file_group(lake: Lake) -> None:
