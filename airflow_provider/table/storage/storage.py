@@ -305,9 +305,10 @@ class Storage:
                 ]
         except FileNotFoundError:
             return []
-        # Each commit lists thousands of names several times: a call per name would double the time. The names
-        # of log files begin with a dot, too.
-        return [name for name in found if name[:2] != _STAGED[:2] or not _is_staged(name)]
+        # Each commit lists thousands of names several times: a step per name would double the time.
+        if _STAGED not in "/".join(found):
+            return found
+        return [name for name in found if not _is_staged(name)]
 
     def sizes(self, path: str) -> Mapping[str, int | None]:
         """Names of the files and folders in a folder, with their sizes in bytes if the listing has them.

@@ -72,6 +72,7 @@ class Timeline:
         timeline._layout = layout
         timeline._by_time, timeline._newest_completion = listing.furthest, listing.newest_completion
         timeline.__dict__["_names"] = listing.names
+        timeline.__dict__["_pending"] = tuple(listing.pending.values())
         return timeline
 
     @cached_property
@@ -140,8 +141,11 @@ class Timeline:
 
     def pending(self) -> tuple[Instant, ...]:
         """Requested and inflight instants, in the order of their requested times."""
-        found = [instant for instant in self._by_time.values() if instant.state is not State.COMPLETED]
-        return tuple(sorted(found, key=lambda instant: instant.requested_time))
+        return tuple(sorted(self._pending, key=lambda instant: instant.requested_time))
+
+    @cached_property
+    def _pending(self) -> tuple[Instant, ...]:
+        return tuple([each for each in self._by_time.values() if each.state is not State.COMPLETED])
 
     def find(self, requested_time: str) -> Instant | None:
         """The instant with this requested time, if it is on the active timeline; never a savepoint."""
@@ -161,7 +165,7 @@ class Timeline:
         """
         shown = Timeline(self._storage, (), self.starts)
         shown._by_time = {
-            key: each if each.state is not State.COMPLETED or is_shown(each) else _pending(each)
+            key: each if each.state is not State.COMPLETED or is_shown(each) else _as_pending(each)
             for key, each in self._by_time.items()
         }
         return shown
@@ -210,7 +214,7 @@ class Timeline:
             is older than the timeline.
         """
         shown = Timeline(self._storage, (), self.starts)
-        shown._by_time = {**self._by_time, **{_key(each): _pending(each) for each in instants}}
+        shown._by_time = {**self._by_time, **{_key(each): _as_pending(each) for each in instants}}
         return shown
 
     def read(self, instant: Instant) -> bytes:
@@ -251,30 +255,41 @@ class _Listing:
 
     _newest: WeakKeyDictionary[Storage, _Listing] = WeakKeyDictionary()
 
-    def __init__(self, names: frozenset[str], furthest: dict[str, Instant], newest_completion: str) -> None:
+    def __init__(
+        self,
+        names: frozenset[str],
+        furthest: dict[str, Instant],
+        pending: dict[str, Instant],
+        newest_completion: str,
+    ) -> None:
         self.names = names
         self.furthest = furthest
+        self.pending = pending
         self.newest_completion = newest_completion
 
     @classmethod
     def of(cls, storage: Storage, layout: int, names: frozenset[str]) -> _Listing:
         known = cls._newest.get(storage)
         if known is None or not known.names <= names:
-            known = cls(frozenset(), {}, "")  # an instant that was there is gone
-        furthest, newest_completion = dict(known.furthest), known.newest_completion
+            known = cls(frozenset(), {}, {}, "")  # an instant that was there is gone
+        furthest, pending = dict(known.furthest), dict(known.pending)
+        newest_completion = known.newest_completion
         for name in names - known.names:
             instant = Instant.parse(name, layout)
             if instant is None:
                 continue
             newest_completion = max(newest_completion, _completion(instant))
-            other = furthest.get(_key(instant))
+            key = _key(instant)
+            other = furthest.get(key)
             if other is None or _ORDER[instant.state] > _ORDER[other.state]:
-                furthest[_key(instant)] = instant
-        cls._newest[storage] = listing = cls(names, furthest, newest_completion)
+                furthest[key] = pending[key] = instant
+            if furthest[key].state is State.COMPLETED:
+                pending.pop(key, None)
+        cls._newest[storage] = listing = cls(names, furthest, pending, newest_completion)
         return listing
 
 
-def _pending(instant: Instant) -> Instant:
+def _as_pending(instant: Instant) -> Instant:
     return Instant(instant.requested_time, instant.action, State.INFLIGHT, layout=instant.layout)
 
 
