@@ -1,15 +1,15 @@
 """The commit protocol: how writers and table services change one table at once, and nothing is lost.
 
-``log`` is the total order of a table's commits, ``commit`` the one function that appends to it and
-publishes, ``conflicts`` the rules that decide conflicts. ``write`` is one write from its beginning to its
-commit, ``plans`` how table services are scheduled, ``undo`` rollback and revert, ``heartbeats`` and
-``readers`` which processes live and need which files, ``indexes`` what a commit logs to the metadata table,
-``transactions`` the end of a metastore transaction.
+``log`` is the total order of a table's commits. ``commit`` has the one function that appends to the log and
+publishes. ``conflicts`` has the rules that decide conflicts. ``write`` is one write from its beginning to its
+commit. ``plans`` schedules table services. ``undo`` is rollback and revert. ``heartbeats`` and ``readers``
+tell which processes live, and which files they need. ``indexes`` is what a commit logs to the metadata table.
+``transactions`` is the end of a metastore transaction.
 
-Reading begins at docs/commit-protocol.md, then ``write/writer.py``, ``commit/commit_point.py`` and
-``conflicts/rules.py``. What may be touched: a rule, a kind of entry, a step of a write. Only ``commit``
-appends to the log, and a step before the entry must be harmless when its process dies or sleeps right after
-it: ``tests/unit/concurrency`` tries any interleaving, and ``ARCHITECTURE.md`` lists what must always hold.
+Begin to read at docs/commit-protocol.md, then ``write/writer.py``, ``commit/commit_point.py`` and
+``conflicts/rules.py``. A rule, a kind of entry and a step of a write may be changed or added. Only ``commit``
+appends to the log. A step before the entry must do no harm when its process dies or is paused right after it:
+``tests/unit/concurrency`` tries any interleaving, and ``ARCHITECTURE.md`` lists what must always hold.
 """
 
 from airflow_provider.concurrency.commit import CommitResult, Rebase, Rebased

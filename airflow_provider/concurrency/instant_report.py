@@ -12,7 +12,7 @@ from airflow_provider.table.timeline import Instant, State, Timeline, decode_any
 
 
 def describe_table(table: HudiTable) -> dict[str, Any]:
-    """What a table is, and what it holds now.
+    """The configuration of a table, and what it holds now.
 
     :param table: the table; nothing is written to it.
     :return: JSON-able: ``location``, ``name``, ``type``, ``version``, ``timeline_layout``,
@@ -44,13 +44,13 @@ def describe_table(table: HudiTable) -> dict[str, Any]:
 
 
 def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
-    """What is known of one instant: its states, its writer, its plan and its metadata.
+    """All that is known about one instant: its states, its writer, its plan and its metadata.
 
     :param table: the table; nothing is written to it.
     :param requested_time: requested time of an instant on the active or the archived timeline.
-    :return: JSON-able; ``timeline`` is ``active`` or ``archived``, and fields that say nothing are left out
-        of ``plan`` and ``metadata``.
-    :raises NoSuchInstantError: when neither has such an instant.
+    :return: JSON-able; ``timeline`` is ``active`` or ``archived``; ``plan`` and ``metadata`` have no empty
+        fields.
+    :raises NoSuchInstantError: when neither timeline has such an instant.
     """
     instant, plan, done = _active(table.timeline(), requested_time)
     is_active = instant is not None
@@ -66,8 +66,8 @@ def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
         plan = decode_any(archived.plan) if archived.plan else None
     entry = _entry_of(CommitLog(table.storage), requested_time)
     writer = next((each for each in pending_instants(table) if each.instant == requested_time), None)
-    metadata = _told(decode_any(done)) if done else None  # an old Hudi's clean may be empty
-    # The log's entry may have been trimmed.
+    metadata = _told(decode_any(done)) if done else None  # a clean of an old Hudi release may be empty
+    # Without a log entry, which may have been trimmed, the heartbeat or the metadata names the operation.
     told = entry or writer
     operation = told.operation if told else (metadata or {}).get("operationType")
     return {
@@ -87,14 +87,14 @@ def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
 
 
 def _active(timeline: Timeline, requested_time: str) -> tuple[Instant | None, Any, bytes | None]:
-    """An instant of the active timeline, its plan, and the content of what completed it."""
+    """An instant of the active timeline, its plan, and the content of its completed file."""
     instant = timeline.find(requested_time)
     if instant is None:
         return None, None, None
     try:
         done = timeline.read(instant) if instant.state is State.COMPLETED else None
         return instant, timeline.plan(instant), done
-    except NoSuchInstantError:  # it was archived in this moment
+    except NoSuchInstantError:  # it was just archived
         return None, None, None
 
 

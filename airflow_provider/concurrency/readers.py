@@ -1,9 +1,9 @@
-"""Readers for whom a cleaner has to keep something: leases, and consumers with a checkpoint.
+"""Readers for which a cleaner keeps files: leases, and consumers with a checkpoint.
 
-A *lease* is a reader's heartbeat, ``.hoodie/.readers/<time>``. While the reader renews it, every file that
-was visible from its beginning on stays. A *consumer* reads a table in increments, perhaps days apart. It
-registers the checkpoint up to which it has read, ``.hoodie/.consumers/<name>``, and every later state of
-the table stays, until the consumer moves on or gives no sign of life for too long.
+A *lease* is a reader's heartbeat, ``.hoodie/.readers/<time>``. While the reader renews it, the cleaner keeps
+every file that was visible when the lease began or later. A *consumer* reads a table in increments, perhaps
+days apart. It registers the checkpoint up to which it has read, ``.hoodie/.consumers/<name>``. The cleaner
+keeps every later state of the table, until the consumer moves its checkpoint or expires.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ WEEK = 7 * 24 * 3600.0
 
 
 class ReaderLease(Heartbeat):
-    """A reader's heartbeat, which knows the snapshot at which it began.
+    """A reader's heartbeat, with the snapshot at which the read began.
 
-    :param view: the table at the moment when the read began.
+    :param view: the table when the read began.
     """
 
     def __init__(self, storage: Storage, name: str, info: HeartbeatInfo, view: FileSystemView) -> None:
@@ -41,11 +41,11 @@ class ReaderLease(Heartbeat):
         self._view = view
 
     def check(self) -> None:
-        """Make sure that all that was visible when the lease began is still there.
+        """Make sure that every file that was visible when the lease began is still there.
 
         :raises HeartbeatExpiredError: when the lease was lost, because this process was paused for too long.
-        :raises SnapshotUnavailableError: when another Hudi writer, which knows no leases, has cleaned a part
-            of it; names its clean.
+        :raises SnapshotUnavailableError: when another Hudi writer, which knows no leases, has cleaned some of
+            the files; the error names the clean.
         """
         super().check()
         timeline, began = Timeline.load(self._storage), self._view.timeline.newest_completion
@@ -73,11 +73,12 @@ def reader_lease(table: HudiTable, *, heartbeat: HeartbeatSettings | None = None
             rows = snapshot(table).to_table()
             lease.check()     # after a long read: nothing was taken away meanwhile
 
-    It holds for what is visible from its beginning on; a snapshot of an earlier moment may be cleaned
-    already, or while it is read.
+    The lease protects files that are visible when it begins, or later. Files of an earlier snapshot may be
+    cleaned already, or while they are read.
 
-    :param table: the table; only the lease itself is written to it, and what a writer left unpublished.
-    :param heartbeat: how the reader shows that it is alive; after too many missed beats the lease is over.
+    :param table: the table. The lease is written to it, and an entry that its writer left unpublished is
+        published.
+    :param heartbeat: how the reader shows that it is alive; after too many missed beats the lease is lost.
     :return: the lease; see :meth:`ReaderLease.check`.
     """
     heartbeat, storage = heartbeat or HeartbeatSettings(), table.storage
@@ -109,9 +110,9 @@ class Consumer:
     """A registered reader of a table in increments.
 
     :param name: unique in the table.
-    :param checkpoint: up to where it has read; every later state of the table is kept for it.
-    :param expires_after: seconds without a sign of life after which nothing is kept for it any more.
-    :param age_seconds: since its last sign of life.
+    :param checkpoint: the instant time up to which it has read; the cleaner keeps every later state.
+    :param expires_after: seconds after its last registration at which it expires.
+    :param age_seconds: seconds since its last registration.
     """
 
     name: str
@@ -121,12 +122,12 @@ class Consumer:
 
     @property
     def is_expired(self) -> bool:
-        """Whether nothing is kept for it any more."""
+        """Whether the cleaner keeps nothing for it any more."""
         return self.age_seconds > self.expires_after
 
 
 def register_consumer(table: HudiTable, name: str, checkpoint: str, *, expires_after: float = WEEK) -> None:
-    """Say up to where a consumer has read; again after each increment that it has processed.
+    """Register a consumer's checkpoint. The consumer calls this again after each increment.
 
     ::
 
@@ -137,7 +138,7 @@ def register_consumer(table: HudiTable, name: str, checkpoint: str, *, expires_a
     :param table: the table.
     :param name: the consumer's name: letters, digits, ``_``, ``.`` and ``-``.
     :param checkpoint: the ``end`` of its last :func:`~airflow_provider.table.reading.increment`.
-    :param expires_after: seconds; a consumer that does not come back for so long holds nothing any more.
+    :param expires_after: seconds after which the consumer expires unless it registers again.
     :raises InvalidInputError: when the name has another character, the checkpoint is not an instant time,
         or the expiry is not above zero.
     """
@@ -152,15 +153,15 @@ def register_consumer(table: HudiTable, name: str, checkpoint: str, *, expires_a
 
 
 def forget_consumer(table: HudiTable, name: str) -> bool:
-    """Keep nothing for a consumer any more.
+    """Remove a consumer, so that the cleaner keeps nothing for it any more.
 
-    :return: False when there was none of this name.
+    :return: False when there was no consumer of this name.
     """
     return table.storage.delete(_consumer_path(name))
 
 
 def registered_consumers(storage: Storage) -> list[Consumer]:
-    """All consumers of a table, also those that have expired, by name.
+    """All consumers of a table, including expired ones, in the order of their names.
 
     :param storage: the table's storage.
     """
@@ -172,7 +173,7 @@ def registered_consumers(storage: Storage) -> list[Consumer]:
         try:
             content = json.loads(storage.read(status.path))
         except FileNotFoundError:
-            continue  # forgotten in this moment
+            continue  # just removed
         age = max(0.0, now - status.modified)
         found.append(Consumer(status.name, content["checkpoint"], content["expires_after"], age))
     return sorted(found, key=lambda consumer: consumer.name)

@@ -1,8 +1,7 @@
-"""The one door to the commit log, and what stands on both sides of it.
+"""Appending to the commit log, and the steps right before and after it.
 
 ``commit_point`` appends an entry; ``publish`` derives from the log what readers see; ``concurrent_changes``
-tells what completed since a writer's base. Everybody who changes a table's history
-comes through :func:`commit`.
+tells what completed since a writer's base. Every change of a table's history goes through :func:`commit`.
 """
 
 from airflow_provider.concurrency.commit.commit_content import (

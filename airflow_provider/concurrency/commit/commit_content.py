@@ -1,4 +1,4 @@
-"""What a write brings, what it has to merge again, and what came of it."""
+"""The content of a commit, the part of it that has to be merged again, and the commit's result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.timeline import Action, CommitMetadata, WriteStat, encode_commit_metadata
 
 REBASED_ONTO = "rebased_onto"
-"""In a commit's extra metadata: JSON, the writes onto which it was merged again, with who they were."""
+"""Key in a commit's extra metadata: the writes onto which it was rebased, with their owners, as JSON."""
 
 _MOST_TOLD = 20
 
@@ -25,7 +25,7 @@ _TAKE_NOTHING_OUT = frozenset({Action.COMMIT, Action.DELTA_COMMIT})
 
 @dataclass(frozen=True)
 class CommitResult:
-    """A commit that is visible.
+    """A commit that readers see.
 
     :param instant: requested time.
     :param completion_time: when it completed; orders commits.
@@ -43,13 +43,13 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class Rebase:
-    """What a write that lost a conflict has to merge again.
+    """The part of a write that it has to merge again, because it lost a conflict.
 
     :param view: the new snapshot.
-    :param lost: file groups of this write whose files have to be written again, or which it took
-        out and which others have changed. A merge that went into a new file group is lost with the
-        one that it was merged on (``WriteStat.prev_base_file``).
-    :param conflicts: with what.
+    :param lost: file groups of this write whose files have to be written again, and file groups that it took
+        out and others have changed. If a merge went into a new file group, this file group and the one
+        that it was merged on (``WriteStat.prev_base_file``) are lost together.
+    :param conflicts: the conflicts that were lost.
     """
 
     view: FileSystemView
@@ -59,10 +59,11 @@ class Rebase:
 
 @dataclass(frozen=True)
 class Rebased:
-    """What was merged again.
+    """The result of merging the lost file groups again.
 
     :param write_stats: the statistics of the new data files, which replace those of the lost file groups.
-    :param replaced: file ids that are taken out besides those that were not lost, by partition path.
+    :param replaced: file ids to take out, by partition path. They join the replaced file ids that were not
+        lost.
     """
 
     write_stats: Sequence[WriteStat]
@@ -76,11 +77,12 @@ class CommitContent:
     :param write_stats: the statistics of each data file.
     :param replaced: file ids that the write replaces, by partition path.
     :param extra_metadata: goes into the commit metadata.
-    :param unique_keys: whether its new record keys must not be another write's new keys too.
+    :param unique_keys: whether a record key that both this write and another one add is a conflict.
     :param metadata: content of the completed instant where it is not commit metadata.
-    :param parts: file groups that are lost together, where the others are worth a commit without them.
-    :param schema: the table's schema from this commit on; None when the commit does not say it.
-    :param evolves: whether that is another one than before.
+    :param parts: sets of file groups; each set is lost as a whole, and the write commits the other sets
+        without it.
+    :param schema: the table's schema from this commit on; None when the commit does not name one.
+    :param evolves: whether this schema differs from the one before.
     """
 
     write_stats: tuple[WriteStat, ...]
@@ -117,7 +119,7 @@ class CommitContent:
 
     @property
     def merged_into(self) -> dict[FileGroupId, FileGroupId]:
-        """The new file group that has the rows, by the one that is taken out for it."""
+        """By each file group that a merge took out: the new file group that has its rows."""
         return {
             before: _group(stat)
             for stat in self.write_stats
@@ -130,12 +132,11 @@ class CommitContent:
         return frozenset(stat.partition_path for stat in self.write_stats if stat.num_inserts)
 
     def lost(self, conflicts: Iterable[Conflict]) -> frozenset[FileGroupId]:
-        """File groups that have to be merged again, or taken out anew.
+        """File groups that have to be merged or taken out again.
 
-        Where a merge had to go into a new file group, it and the one that it was merged on, which was
-        taken out for it, are lost together.
+        If a merge went into a new file group, and the old one was taken out for it, both are lost together.
 
-        :param conflicts: that were lost.
+        :param conflicts: the conflicts that were lost.
         """
         named = frozenset(group for conflict in conflicts for group in conflict.file_groups)
         lost = set(named)
@@ -146,10 +147,10 @@ class CommitContent:
         return frozenset(lost)
 
     def without(self, conflicts: Iterable[Conflict]) -> CommitContent | None:
-        """What is left when the parts are taken out that are lost.
+        """The content without the parts that are lost.
 
-        :param conflicts: that were lost.
-        :return: None when nothing is left, as after a restore, which concerns the whole table.
+        :param conflicts: the conflicts that were lost.
+        :return: None when no part is left, as after a restore, which concerns the whole table.
         """
         conflicts = list(conflicts)
         if not all(conflict.file_groups for conflict in conflicts):
@@ -163,12 +164,12 @@ class CommitContent:
         """The same write on the schema that other commits have given the table.
 
         :param schema: the table's schema from this commit on.
-        :param evolves: whether that is another one than before.
+        :param evolves: whether this schema differs from the one before.
         """
         return replace(self, schema=schema, evolves=evolves)
 
     def share_of(self, file_groups: frozenset[FileGroupId]) -> float:
-        """The part of the data files that belongs to some file groups, 0 to 1."""
+        """The fraction of the data files that belongs to some file groups, 0 to 1."""
         return sum(_group(stat) in file_groups for stat in self.write_stats) / max(1, len(self.write_stats))
 
     def with_rebased(self, lost: frozenset[FileGroupId], rebased: Rebased) -> CommitContent:
@@ -187,9 +188,9 @@ class CommitContent:
         )
 
     def said_to_be_rebased(self, conflicts: Iterable[Conflict]) -> CommitContent:
-        """The same write, whose metadata names the commits because of which it was merged again.
+        """The same write; its metadata names the commits onto which it was rebased.
 
-        :param conflicts: that were lost.
+        :param conflicts: the conflicts that were lost.
         """
         said = json.loads(self.extra_metadata.get(REBASED_ONTO, "[]"))
         said += [
@@ -200,7 +201,7 @@ class CommitContent:
         return replace(self, extra_metadata={**self.extra_metadata, REBASED_ONTO: told})
 
     def completed_action(self, pending: Action) -> Action:
-        """The action under which it completes: only a replacecommit can take file groups out."""
+        """The action under which the write completes: only a replacecommit can take file groups out."""
         completed = pending.when_completed
         return Action.REPLACE_COMMIT if self.replaced and completed in _TAKE_NOTHING_OUT else completed
 
@@ -213,12 +214,12 @@ class CommitContent:
         return encode_commit_metadata(metadata, self.completed_action(pending))
 
     def renamed_action(self, pending: Action) -> Action | None:
-        """The action under which it completes, where that is not the one under which it is pending."""
+        """The action under which the write completes, if it is pending under another one; else None."""
         action = self.completed_action(pending)
         return action if pending in _TAKE_NOTHING_OUT and action is not pending else None
 
     def entry(self, instant: str, pending: Action, info: HeartbeatInfo, *, seen: str = "") -> Commit:
-        """The log entry that commits it."""
+        """The log entry that commits this content."""
         return Commit(
             instant=instant,
             action=self.completed_action(pending),

@@ -1,9 +1,9 @@
 """The only function that appends to the commit log: every change of a table's history goes through it.
 
 It is one optimistic loop. The caller looks at a moment of the table and decides on the entry that follows
-from it. The loop puts that entry right behind the moment, unless another entry has taken the place. Then
-the caller decides again, on the new moment. So every entry is decided on all entries before it, whatever
-became of any lock.
+from it. The loop puts that entry right after the moment, unless another entry has taken the place. Then
+the caller decides again, on the new moment. So every entry takes all entries before it into account, even
+if a lock was lost.
 """
 
 from __future__ import annotations
@@ -48,22 +48,23 @@ def commit(
 ) -> Entry | None:
     """Put an entry into the commit log, and publish it.
 
-    This function sets what follows from the moment: the entry's sequence, completion time and archival
-    bound, and its indexes unless the entry changes them. A requested time that ``decide`` took from the
-    moment (:meth:`~airflow_provider.concurrency.commit.concurrent_changes.Moment.request_instant`) holds
+    This function sets the fields that follow from the moment: the entry's sequence, completion time and
+    archival bound, and its indexes unless the entry changes them. A requested time that ``decide`` took from
+    the moment (:meth:`~airflow_provider.concurrency.commit.concurrent_changes.Moment.request_instant`) holds
     for that moment only. If the entry loses its place, the requested time and all files staged under it are
     deleted.
 
-    Once the entry is put, it is true. A publication that fails is logged, and the next writer finishes it. If
-    another Hudi writer has undone a commit by a rollback or a restore, an entry that says so is put first.
+    The put of the entry is the commit. If its publication fails, this is logged, and the next writer
+    publishes the entry. If another Hudi writer has undone a commit by a rollback or a restore, an entry that
+    says so is put first.
 
     :param storage: the table's storage.
     :param decide: decides on the entry that follows a moment; None for no entry. It is called again when
         another entry has taken the place. An error that it raises ends the commit without an entry.
-    :param since: a moment that the caller knows, from which on the log is read; saves a look at the log.
-    :param tries: how many places may be lost; no limit when None.
+    :param since: a moment that the caller knows; the log is read from there on only.
+    :param tries: how many times the entry may lose its place; no limit when None.
     :param once_put: called with the entry, before it is published.
-    :return: the entry; None when ``decide`` wanted none, or every place was lost.
+    :return: the entry; None when ``decide`` returned none, or the entry lost its place at every try.
     :raises OSError: when it is not known whether the entry was put.
     :raises InstantRolledBackError: when this process was paused while the log was trimmed past its place, or
         while another Hudi writer rolled the entry's instant back.
@@ -76,18 +77,18 @@ def commit(
         try:
             decided = decide(moment)
         except Exception as error:
-            with suppress(OSError):  # the error of the decision is the one to tell
+            with suppress(OSError):  # the caller needs the decision's error
                 moment.give_up_requested()
-            # Somebody else has undone or archived what the decision was to rest on.
+            # Another process has undone or archived an instant that the decision needed.
             is_late = isinstance(error, FileNotFoundError | NoSuchInstantError)
             if is_late and (commit_log.head() > moment.sequence or _say_undone(storage, moment.published())):
                 if commit_log.trimmed() <= moment.sequence:
                     continue
-                if since is None:  # from here the log cannot be followed any more
+                if since is None:  # the log was trimmed past this moment, so the loop begins with a new one
                     moment = None
                     continue
             raise
-        if _say_undone(storage, moment):  # perhaps the decision has looked at the timeline
+        if _say_undone(storage, moment):  # the decision may have loaded the timeline
             continue
         if decided is not None and (entry := _put(storage, moment, decided, once_put)) is not None:
             return entry
@@ -98,7 +99,7 @@ def commit(
 
 
 def _say_undone(storage: Storage, moment: Moment) -> bool:
-    """Put an entry for a commit that another Hudi writer has undone; False when the log knows all of them."""
+    """Put an entry for a commit that another Hudi writer has undone; False when the log has them all."""
     undone = next_undone(storage, moment)
     if undone is None:
         return False
@@ -112,11 +113,11 @@ def _say_undone(storage: Storage, moment: Moment) -> bool:
 def _put(
     storage: Storage, moment: Moment, decided: Entry, once_put: Callable[[Entry], object]
 ) -> Entry | None:
-    """The entry, put right behind the moment and published; None where another one has the place."""
+    """Put the entry right after the moment, and publish it; None where another entry has the place."""
     entry = _following(storage, moment, decided)
     try:
         is_put = CommitLog(storage).append(entry.sequence, entry)
-    except InstantRolledBackError:  # the log was trimmed past the place: the entry is not in it
+    except InstantRolledBackError:  # the log was trimmed past the entry's place, so the entry is not in it
         with suppress(OSError):
             moment.give_up_requested()
         raise
@@ -142,7 +143,7 @@ def _following(storage: Storage, moment: Moment, decided: Entry) -> Entry:
     newest, there = moment.newest, moment.table_indexes
     bound = max(moment.newest_completion, decided.shown_completion)
     requested = decided.instant or decided.archived  # an archival is no instant
-    # An entry that changes the indexes changes the properties too, unless it only plans.
+    # An entry that changes the indexes also changes the table's properties, unless it only plans.
     changes = decided.indexes is not None and not isinstance(decided, Plan)
     return replace(
         decided,

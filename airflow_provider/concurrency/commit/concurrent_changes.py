@@ -1,4 +1,4 @@
-"""What has completed since a writer's base: by the commit log, and by other Hudi writers.
+"""The changes since a writer's base: entries of the commit log, and commits of other Hudi writers.
 
 A commit on the timeline that no entry of the log names was made by a writer that does not know the log,
 such as the JVM's Hudi under the same table lock. It counts as an entry at its completion time. If such a
@@ -42,10 +42,10 @@ from airflow_provider.table.timeline import UNDOING, Action, CommitMetadata, Ins
 
 
 class CompletedEntry:
-    """One thing that completed; its commit metadata is read on demand.
+    """A change that completed; its commit metadata is read on demand.
 
     :param storage: the table's storage.
-    :param entry: the log's entry, or what stands for it where another Hudi writer committed.
+    :param entry: the log's entry, or the entry that stands for a commit of another Hudi writer.
     """
 
     def __init__(self, storage: Storage, entry: LogEntry) -> None:
@@ -55,7 +55,7 @@ class CompletedEntry:
 
     @property
     def metadata(self) -> CommitMetadata:
-        """The commit metadata; it is published by now."""
+        """The commit metadata; the entry is published by now."""
         if self._metadata is None:
             timeline = Timeline(self._storage, ())
             self._metadata = metadata_of(self._storage, timeline, completed_instant(self.entry))
@@ -63,17 +63,18 @@ class CompletedEntry:
 
 
 class Moment:
-    """What is true of a table at one moment: an entry of the log, and the timeline of that moment.
+    """The state of a table at one moment: the newest entry of the log, and the timeline of that moment.
 
-    A write is based on one, and an entry is decided on one. What costs a look is loaded on demand: a write
-    that never looks at what there is, such as one that only adds files, need not list the timeline.
+    A write is based on a moment, and an entry is decided on a moment. The timeline and the indexes are loaded
+    on demand: a write that needs neither, such as one that only adds files, does not list the timeline.
 
     :param storage: the table's storage.
     :param newest: the newest entry of the log at that moment; published.
     :param before: instants that completed at or after this time are not part of the moment.
     :param timeline: loaded after the newest entry was published; it may show later entries too.
     :ivar newest: the newest entry.
-    :ivar is_newest_lost: whether another Hudi writer has undone that one, or come first: it is not shown.
+    :ivar is_newest_lost: whether the newest entry is not shown, because another Hudi writer has undone it or
+        was faster.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Moment:
 
     @classmethod
     def now(cls, storage: Storage) -> Moment:
-        """This moment; finishes the newest entry if its writer did not."""
+        """The present moment; publishes the newest entry if its writer did not."""
         return cls(storage, CommitLog(storage).newest()).published()
 
     @classmethod
@@ -105,7 +106,8 @@ class Moment:
         return cls(storage, entry, timeline=Timeline.load(storage).until(entry.completion_time))
 
     def following(self) -> Moment:
-        """This moment, as :meth:`now`, where it is known that the log was not trimmed past the one before."""
+        """The present moment, as :meth:`now`; for a caller that knows that the log was not trimmed past this
+        one."""
         newest = self.newest
         for entry in self._log.after(self.sequence):
             newest = entry
@@ -116,20 +118,20 @@ class Moment:
         return same
 
     def published(self) -> Moment:
-        """This moment; finishes its newest entry if its writer did not."""
+        """This moment; publishes its newest entry if its writer did not."""
         if self.newest is not None:
             self.is_newest_lost = not ensure_published(self._storage, self.newest)
         return self
 
     def look(self) -> Timeline:
-        """The active timeline, for who only looks, and builds nothing on it."""
+        """The active timeline, for a caller that only reads it and decides no entry on it."""
         if self._seen is None:
             self._seen = Timeline.load(self._storage)
         return self._seen
 
     @property
     def last_look(self) -> Timeline:
-        """The timeline of the last look at it, at this moment or a little later; see :meth:`look`."""
+        """The timeline as last loaded, at this moment or a little later; see :meth:`look`."""
         return self._timeline or self._seen or self.timeline
 
     @property
@@ -149,18 +151,18 @@ class Moment:
 
     @property
     def newest_completion(self) -> str:
-        """The largest completion time that is known; whatever comes after this moment has to exceed it.
+        """The largest completion time that is known; every later entry has to exceed it.
 
-        Only a lock that other Hudi writers hold as well makes it worth a listing to look for theirs: under
-        another one they may complete something right after the look. A holder of such a lock loads the
-        timeline.
+        This property does not list the timeline. A listing would help only under a lock that other Hudi
+        writers share, because otherwise they may complete an instant right after it. The holder of such a
+        lock loads the timeline first.
         """
         known = self.newest.completion_time if self.newest else ""
         return known if self._timeline is None else max(known, self._timeline.newest_completion)
 
     @property
     def completed_until(self) -> str:
-        """Completion time of the newest entry. Only another Hudi writer has completed anything later."""
+        """Completion time of the newest entry. Only other Hudi writers have completed instants later."""
         return self.newest.completion_time if self.newest else ""
 
     @property
@@ -170,30 +172,30 @@ class Moment:
 
     @property
     def indexes(self) -> tuple[IndexState, ...]:
-        """The indexes that there are: the next commit has to log to them.
+        """The table's indexes; the next commit has to log to them.
 
-        :raises UnsupportedTableError: when there is one that is not kept here.
+        :raises UnsupportedTableError: when the table has an index that this package does not maintain.
         """
         return self.table_indexes.for_writing(self._storage.root)
 
     @property
     def table_indexes(self) -> TableIndexes:
-        """The indexes that there are, also those that are not kept here."""
+        """The table's indexes, including those that this package does not maintain."""
         if self._indexes is None:
             self._indexes = table_indexes(self._storage, self._log, self.newest)
         return self._indexes
 
     @property
     def archived(self) -> str:
-        """Requested time up to which instants have left the timeline, or leave it; empty where none has.
+        """Requested time up to which instants are archived, or being archived; empty when none is.
 
-        The next entry neither undoes nor keeps one of them. They may still be on the timeline: an archiver
-        is at it, or died, and the next one goes on there.
+        The next entry must neither undo nor keep one of them. They may still be on the timeline, if their
+        archiver still works or has died; the next archiver finishes its work.
         """
         return self._log.archived(self.newest)
 
     def fate_of(self, instant: str) -> Fate | None:
-        """What became of an instant; see :func:`~airflow_provider.concurrency.log.fate_of`."""
+        """How an instant has ended; see :func:`~airflow_provider.concurrency.log.fate_of`."""
         return fate_of(self._storage, self._log, instant)
 
     def view(self) -> FileSystemView:
@@ -201,9 +203,9 @@ class Moment:
         undone: list[LogEntry] = []
 
         def load() -> Timeline:
-            timeline = self.timeline  # before the look at the log, which knows all that it shows
+            timeline = self.timeline  # loaded before the log is read, so that the log knows all it shows
             later = list(self._log.after(self.sequence))
-            # Of what was undone since not even the file can be read; the commit will meet it.
+            # The files of instants that were undone since may be gone; the commit will find the conflict.
             undone[:] = [
                 entry
                 for entry in later
@@ -217,7 +219,7 @@ class Moment:
 
         def indexes(timeline: Callable[[], Timeline]) -> UsableIndexes | None:
             there = self.table_indexes.kept
-            # Another Hudi writer may have completed its own since.
+            # Another Hudi writer may have completed an index of its own since.
             known = {each.partition for each in there if each.is_complete or not each.instant}
             if not known:
                 return None
@@ -235,7 +237,7 @@ class Moment:
         :param base: the earlier moment.
         :return: in the order of completion.
         :raises InstantRolledBackError: when the caller was paused while the log was trimmed past the earlier
-            moment, so that the log does not tell.
+            moment, so that the changes are not known any more.
         """
         later = self._log.after(base.sequence) if base.sequence < self.sequence else ()
         entries = list(itertools.takewhile(self._is_known, later))
@@ -274,7 +276,7 @@ class Moment:
         unknown = [i for i in appeared if i.requested_time not in known and changes_something(i)]
         if not unknown:
             return []
-        # What was published after the look at the log just now is the log's.
+        # An instant whose entry came after the caller read the log is not a foreign one: read the log again.
         known |= _instants(self._log.after(base.sequence))
         return [as_entry(self._storage, i) for i in unknown if i.requested_time not in known]
 
@@ -294,8 +296,8 @@ class Moment:
         :param action: the action of the entry's instant.
         :param operation: Hudi's operation type.
         :param priority: the priority of the entry's writer.
-        :param later_than: a time that it must exceed, besides all that has completed.
-        :param operation_key: stored in the heartbeat, so that a later try finds what this one has left.
+        :param later_than: a time that it must exceed, besides all completion times.
+        :param operation_key: stored in the heartbeat, so that a later try finds the leftovers of this one.
         """
         info = HeartbeatInfo(
             describe_owner(),
@@ -310,7 +312,7 @@ class Moment:
         bound = max(later_than, self.newest_completion)
         while True:
             instant, _ = request_instant(self._storage, self._log, self.newest, info, later_than=bound)
-            # Another Hudi writer knows no such claims, and may have taken the same millisecond for anything.
+            # Other Hudi writers claim no time by a heartbeat, and may have taken this millisecond.
             if Timeline.load(self._storage).find(instant) is None:
                 break
             self._storage.delete(heartbeat_path(instant))
@@ -319,12 +321,12 @@ class Moment:
         return instant
 
     def keep_requested(self, entry: LogEntry) -> None:
-        """The entry is put and published: the claim on the requested time that it took here may go."""
+        """Release the claim on the requested time of an entry that is put and published."""
         if entry.instant in self._requested:
             self._storage.delete(heartbeat_path(entry.instant))
 
     def give_up_requested(self) -> None:
-        """No entry has come of the requested times taken here: they go, with all that was staged."""
+        """Release the requested times that no entry has used, and delete the files staged under them."""
         for instant in self._requested:
             for path in (staged_metadata_path(instant), staged_plan_path(instant)):
                 self._storage.delete(path)
@@ -338,6 +340,6 @@ def _instants(entries: Iterable[LogEntry]) -> set[str]:
 
 
 def _has_anothers_instant(entry: LogEntry) -> bool:
-    # A savepoint has that of a commit. A restore of another Hudi writer has perhaps undone more than the log
-    # knows.
+    # A savepoint has the instant of its commit. A revert may have that of another Hudi writer's restore,
+    # which may have undone more than the log knows.
     return isinstance(entry, Savepoint) or (isinstance(entry, Revert) and entry.by_another)

@@ -1,4 +1,4 @@
-"""Putting an entry that changes the indexes: the same for a plan, its completion and a drop."""
+"""Putting an entry that changes the indexes: an indexing plan, its completion, or a drop."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Indexes = tuple[IndexState, ...]
 
 @dataclass(frozen=True)
 class IndexChange:
-    """What becomes of the indexes.
+    """A change of the indexes.
 
-    :param indexes: makes the indexes after the change from the requested time of the entry's instant.
+    :param indexes: returns the indexes after the change, given the requested time of the entry's instant.
     :param content: the content of the instant's file on the timeline.
     """
 
@@ -36,7 +36,7 @@ class IndexChange:
 
 
 Decide = Callable[[Moment], IndexChange | None]
-"""Makes a change from this moment and its indexes; called under the lock, perhaps again."""
+"""Decides on a change at a moment; called under the lock, perhaps several times."""
 
 
 def change_indexes(
@@ -50,22 +50,22 @@ def change_indexes(
     logged_since: str | None = None,
     operation_key: str | None = None,
 ) -> LogEntry | None:
-    """IndexChange the indexes by an entry of the log, and publish it.
+    """Change the indexes by an entry of the log, and publish it.
 
-    The entry follows the very moment that was decided on, and what other Hudi writers have committed by
-    then is logged to the indexes that were there.
+    The entry directly follows the moment of the decision. Before it is put, the commits of other Hudi writers
+    up to that moment are logged to the indexes that stay.
 
     :param storage: the table's storage.
     :param lock: the table lock.
     :param decide: returns the change; None for no change.
     :param operation: the entry's operation type.
     :param instant: requested time; a new one when None.
-    :param plans: whether the instant is scheduled by it, and not completed.
-    :param logged_since: a completion time from which on every commit has to be in each index; that of the
-        newest entry when None.
+    :param plans: whether the entry schedules the instant; otherwise it completes it.
+    :param logged_since: a completion time; each index has to have every commit that completed later. The
+        completion time of the newest entry when None.
     :param operation_key: stored in the heartbeat of a new instant, while its entry is made.
     :return: the entry; None when there was nothing to change.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock could not be acquired in time.
     """
     kind: type[Plan] | type[Commit] = Plan if plans else Commit
     path_of = staged_plan_path if plans else staged_metadata_path
@@ -76,7 +76,7 @@ def change_indexes(
             return None
         requested = instant or moment.request_instant(Action.INDEXING, operation, operation_key=operation_key)
         after = change.indexes(requested)
-        # A dropped one may be such that it cannot be logged to any more.
+        # A dropped index may be in a state in which nothing can be logged to it.
         stay = {index.partition for index in after}
         stays = tuple(index for index in moment.table_indexes.kept if index.partition in stay)
         since = moment.completed_until if logged_since is None else logged_since
@@ -99,13 +99,13 @@ def change_indexes(
 def drop_indexes(
     storage: Storage, is_wanted: Callable[[str], bool], lock: LockProvider
 ) -> tuple[LogEntry, tuple[str, ...]] | None:
-    """Drop indexes by an entry of the log, also those that are not kept here.
+    """Drop indexes by an entry of the log, including those that this package does not maintain.
 
     :param storage: the table's storage.
-    :param is_wanted: whether a partition of the metadata table is to go.
+    :param is_wanted: whether to drop a partition of the metadata table.
     :param lock: the table lock.
-    :return: the entry, and what is gone; None where nothing was to go.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :return: the entry, and the dropped partitions; None where there was none to drop.
+    :raises LockTimeoutError: when the table lock could not be acquired in time.
     """
     gone: list[str] = []
 

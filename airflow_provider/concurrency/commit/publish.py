@@ -3,10 +3,10 @@
 Every step here is idempotent, and any process may take it at any time: the committer right after its put,
 or a writer or reader that finds the newest entry unpublished.
 
-So a publisher may be paused in the middle until others have published the entry, and its instant was undone
-or archived. If the storage moves a file in one step, the publisher never has the content in memory, and
-cannot bring a file back. After any other put it checks whether the instant has left the timeline, and
-deletes the file again if so (:func:`_put`, :func:`_move`).
+So a publisher may be paused until others have published the entry, and undone or archived its instant. If
+the storage moves a file in one step, the publisher never has the content in memory, and cannot bring a file
+back. After any other put, the publisher checks whether the instant has left the timeline, and if so deletes
+the file again (:func:`_put`, :func:`_move`).
 
 A rollback or a restore of another Hudi writer, which does not know the log, is final too. A publisher that
 may be late looks for one on the timeline, before and after it puts the completed instant.
@@ -82,8 +82,8 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
 
     :param storage: the table's storage.
     :param entry: the newest entry of the commit log.
-    :param looks: whether to look for what other Hudi writers have done to it: where they share the lock, or
-        where the publisher is not the process that has put the entry.
+    :param looks: whether to look for what other Hudi writers have done to the entry. This is needed where
+        they share the lock, or where the publisher is not the process that has put the entry.
     :return: False when another Hudi writer was faster, so that the commit is not shown; see
         :func:`~airflow_provider.concurrency.conflicts.is_lost`.
     :raises CorruptTableError: when the staged metadata is gone although nothing was published.
@@ -98,7 +98,7 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
     if commit is not None and is_lost(storage, commit):
         return False
     if entry.indexes and not isinstance(entry, Plan | Savepoint):
-        # First, so that no reader sees data that an index lacks.
+        # The indexes come first, so that no reader sees data that an index lacks.
         if commit is not None and state_in_indexes(storage, commit.instant, commit.completion_time) is None:
             _stage_again(storage, commit)
         publish_staged(storage, entry.instant, entry.completion_time)
@@ -106,7 +106,7 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
         publish_index_change(storage, entry, _staged(entry))
     match entry:
         case Plan():
-            with suppress(FileNotFoundError):  # the one before got it done
+            with suppress(FileNotFoundError):  # an earlier publisher has moved it
                 _move(storage, _staged(entry), _published_path(entry), entry.instant)
         case Savepoint():
             _publish_savepoint(storage, entry)
@@ -121,7 +121,7 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
     if commit is not None and is_lost(storage, commit):
         storage.delete(instant_path(completed_instant(commit)))
         return False
-    if not entry.leaves_pending:  # a plan's instant goes on: its executor beats under its name
+    if not entry.leaves_pending:  # a plan stays pending, and its executor beats under its instant
         storage.delete(heartbeat_path(entry.instant))
     return True
 
@@ -147,19 +147,19 @@ def ensure_published(storage: Storage, entry: LogEntry) -> bool:
     if is_published(storage, entry) or not _is_newest(storage, entry):
         return True
     if entry.instant <= newest_archived(storage) and entry.action is not Action.INDEXING:
-        # By another Hudi writer: archival of this package is an entry of its own.
+        # Another Hudi writer has archived it: archival by this package is an entry of its own.
         return not isinstance(entry, Commit | Restore) or find_archived(storage, entry.instant) is not None
-    storage.sync(COMMIT_LOG_FOLDER)  # the process that put it may have died before
+    storage.sync(COMMIT_LOG_FOLDER)  # the process that put the entry may have died before its sync
     return publish(storage, entry, looks=True)
 
 
 def is_published(storage: Storage, entry: LogEntry) -> bool:
-    """Whether the instant of an entry is on the timeline, as far as the entry brings it."""
+    """Whether the entry's instant is on the timeline, in the state that the entry gives it."""
     if isinstance(entry, Archival) or (isinstance(entry, Revert) and entry.by_another):
         return True
     if (
         isinstance(entry, Commit) and entry.action is Action.INDEXING
-    ):  # of which nothing stays on the timeline
+    ):  # a completed indexing leaves no file on the timeline
         return storage.stat(_staged(entry)) is None
     return storage.stat(_published_path(entry)) is not None
 
@@ -172,7 +172,7 @@ def _published_path(entry: LogEntry) -> str:
 
 
 def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
-    """Delete what a dead instant left: data files first, so that a crash can be resumed.
+    """Delete the files of a dead instant: data files first, so that a crash can be resumed.
 
     :param storage: the table's storage.
     :param instant: requested time of an instant that a log entry declared dead.
@@ -220,7 +220,7 @@ def _planned_partitions(storage: Storage, instant: str, action: Action) -> set[s
 
 
 def _forget_buckets(storage: Storage, instant: str, action: Action, partitions: Iterable[str]) -> None:
-    """Delete what an instant that was undone says of the buckets of partitions."""
+    """Delete the hashing metadata that an undone instant has put into partitions."""
     if action in (Action.REPLACE_COMMIT, Action.CLUSTERING):
         delete_hashing_metadata(storage, instant, partitions)
 
@@ -243,8 +243,8 @@ def staged_metadata_path(instant: str) -> str:
 def staged_plan_path(instant: str) -> str:
     """Where a plan is staged before its entry is put.
 
-    Not where the metadata of the same instant goes when it is carried out: a process that was paused right
-    before it moved the plan would move that when it wakes up.
+    The path differs from that of the same instant's commit metadata. Otherwise a publisher that was paused
+    right before it moved the plan would move the metadata when it wakes up.
     """
     return f"{STAGED_FOLDER}/{instant}.requested.avro"
 
@@ -261,8 +261,8 @@ def _staged(entry: LogEntry) -> str:
 def _move_staged(storage: Storage, entry: LogEntry) -> None:
     staged, path = _staged(entry), instant_path(completed_instant(entry))
     try:
-        # Moved, not copied: a process that was paused here until the commit was reverted finds nothing to
-        # move.
+        # The file is moved, not copied: a process that is paused here until the commit is reverted then
+        # finds no file to move.
         _move(storage, staged, path, entry.instant)
     except FileNotFoundError:
         if storage.stat(path) is None and _is_newest(storage, entry):
@@ -274,8 +274,8 @@ def _move_staged(storage: Storage, entry: LogEntry) -> None:
 
 
 def _rename_pending(storage: Storage, instant: str, old: Action, new: Action) -> None:
-    # An instant has one action: readers of the timeline must not find it pending under another. What its
-    # requested instant holds then was staged by the writer.
+    # An instant has one action: readers of the timeline must not find it pending under another one. The
+    # writer has staged the content of the renamed requested instant.
     old_requested, old_inflight = (instant_path(Instant(instant, old, each)) for each in _PENDING)
     requested, inflight = (instant_path(Instant(instant, new, each)) for each in _PENDING)
     with suppress(FileNotFoundError):
@@ -291,7 +291,7 @@ def _move(storage: Storage, source: str, target: str, instant: str) -> None:
     :raises FileNotFoundError: when there is no source.
     """
     storage.move_if_absent(source, target)
-    if not storage.moves_atomically:  # also if it was there: this client may have sent its put twice
+    if not storage.moves_atomically:  # also if the file was there: this client may have sent its put twice
         _look_again(storage, target, instant)
 
 
@@ -303,18 +303,19 @@ def _put(storage: Storage, instant: Instant, content: bytes) -> None:
 
 
 def _look_again(storage: Storage, path: str, instant: str) -> None:
-    """Delete a file again that came too late, because its instant has left the timeline."""
+    """Delete a file that came too late, because its instant has left the timeline."""
     if fate_of(storage, CommitLog(storage), instant) not in (None, Fate.COMPLETED):
         log.info("table %s: %s came too late, and goes again", storage.root, path)
         storage.delete(path)
 
 
 def _publish_savepoint(storage: Storage, entry: Savepoint) -> None:
-    """Put a savepoint on the timeline, unless another publisher did so, and perhaps a user deleted it since.
+    """Put a savepoint on the timeline, unless another publisher has; a user may have deleted it since.
 
-    The deletion of a savepoint deletes its staged content first. So a late publisher finds out by it, also on
-    storage that moves no file in one step. There only the publisher that has put the savepoint deletes the
-    staged content: if another one did, this publisher would take that for a deletion of the savepoint.
+    The deletion of a savepoint deletes its staged content first. So a late publisher notices the deletion,
+    even on storage that cannot move a file in one step. On such storage only the publisher that has put the
+    savepoint deletes the staged content. If another publisher deleted it, this one would take the savepoint
+    for deleted.
     """
     staged, path = _staged(entry), _published_path(entry)
     with suppress(FileNotFoundError):
@@ -327,7 +328,7 @@ def _publish_savepoint(storage: Storage, entry: Savepoint) -> None:
 
 def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
     if not _is_newest(storage, entry):
-        return  # done while this process was paused, and perhaps archived since
+        return  # others have published the entry while this process was paused
     started = time.monotonic()
     dead, dead_action = entry.rolls_back, entry.rolled_back_action
     doomed = (
@@ -354,8 +355,8 @@ def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
     planned = encode("HoodieRollbackPlan", plan)
     _put(storage, Instant(entry.instant, Action.ROLLBACK, State.REQUESTED), planned)
     _put(storage, Instant(entry.instant, Action.ROLLBACK, State.INFLIGHT), b"")
-    # A rewrite's files stay, because readers may be on them. What was never to be seen goes at once: a later
-    # start of the timeline would show it.
+    # The files of a rewrite stay, because readers may be reading them. The files of an aborted write go at
+    # once: readers would see them once the timeline starts later.
     deletes = not _reverts_a_rewrite(storage, entry)
     deleted: list[str] = []
     if isinstance(entry, Rollback):
@@ -394,12 +395,13 @@ def _reverts_a_rewrite(storage: Storage, entry: Rollback | Revert) -> bool:
 def _publish_restore(storage: Storage, entry: Restore) -> None:
     """Undo the commits that a restore names, the newest one first.
 
-    Of a state in between files may have been cleaned. Our readers see none: from the plan on they leave
-    out all that it undoes (:func:`~airflow_provider.table.timeline.without_restored`).
+    Files of a state in between may have been cleaned. Readers of this package see no such state: once the
+    restore is planned, they leave out all commits that it undoes
+    (:func:`~airflow_provider.table.timeline.without_restored`).
 
-    The staged metadata says what there is to do, and goes to its place when that is done.
+    The staged metadata lists the work, and is moved to its place when the work is done.
     """
-    with suppress(FileNotFoundError):  # the one before got it done
+    with suppress(FileNotFoundError):  # an earlier publisher has finished
         restored = decode(storage.read(_staged(entry)))
         plan = {
             "instantsToRollback": restored["restoreInstantInfo"],
@@ -424,7 +426,7 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
 
 
 def _clear_undone(storage: Storage, entry: Revert) -> None:
-    """Delete what another Hudi writer has left of a commit that it has undone."""
+    """Delete the files that remain of a commit that another Hudi writer has undone."""
     dead = entry.rolls_back
     _hide(storage, Timeline.load(storage), dead, entry.rolled_back_action)
     partitions = {group.partition_path for group in entry.written}
@@ -435,8 +437,9 @@ def _clear_undone(storage: Storage, entry: Revert) -> None:
 
 
 def _stage_again(storage: Storage, entry: Commit) -> None:
-    """Stage the index records of a commit again: another Hudi writer rolled them back as a dead writer's."""
-    with suppress(FileNotFoundError):  # published in this moment
+    """Stage a commit's index records again: another Hudi writer took them for a dead writer's, and rolled
+    them back."""
+    with suppress(FileNotFoundError):  # another publisher was faster
         metadata = decode_commit_metadata(storage.read(_staged(entry)))
         timeline = Timeline.load(storage)
         change = change_of_metadata(storage, timeline, metadata, entry.completion_time, entry.indexes or ())
@@ -450,7 +453,7 @@ def _stage_again(storage: Storage, entry: Commit) -> None:
 
 def _hide(storage: Storage, timeline: Timeline, instant: str, action: Action) -> None:
     """Take a completed instant from the timeline."""
-    # First what it could be brought back from.
+    # The staged metadata goes first, because a publisher could bring the instant back from it.
     storage.delete(staged_metadata_path(instant))
     found = timeline.find(instant)
     if found is not None:

@@ -1,11 +1,11 @@
-"""A commit of another table, which is replicated to this one, as an entry of this table's log.
+"""A commit of a replication's source, as an entry of the target's log.
 
-The instant keeps its requested and its completion time, and so its place on the timeline; its data files are
-here by now, under their names. The index records are made here, for the indexes of this table: those of the
-source cannot be copied, because its metadata table holds the records of open and aborted transactions as
-well, and is compacted in its own rhythm. The entry's own completion time is of this table's log, which has
-the order in which the source's transactions were committed. So all that rests on the log's order holds, also
-where a transaction that began early is committed late.
+The instant keeps its requested and completion times, and so its place on the timeline. Its data files are
+already at the target, under their names. The index records are made anew, for the indexes of the target.
+They cannot be copied, because the source's metadata table also holds the records of open and aborted
+transactions, and is compacted at other times. The entry has a completion time of its own, from the target's
+log, whose order is that in which the source's transactions were committed. So every rule that rests on the
+log's order holds, even where a transaction that began early is committed late.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ from airflow_provider.table.timeline import (
 
 
 def replay_commit(storage: Storage, source: Storage, instant: Instant, content: bytes) -> Commit | None:
-    """Append a commit of the source to the log of its target, and publish it. Doing it again changes
-    nothing.
+    """Append a commit of the source to the log of its target, and publish it. A second call changes nothing.
 
-    :param storage: the target's storage. Its data files of this commit are there.
+    :param storage: the target's storage, which has the commit's data files.
     :param source: the source's storage.
     :param instant: a completed commit of the source's timeline.
-    :param content: what the completed instant is to hold.
+    :param content: the content of the completed instant at the target.
     :return: the entry; None when the target has the commit already.
     :raises TableError: when the target has archived its timeline past this instant, or has undone it.
     :raises FileNotFoundError: when a data file of the commit is not there.
@@ -82,13 +81,13 @@ def replay_commit(storage: Storage, source: Storage, instant: Instant, content: 
 
 
 def undo_replayed(storage: Storage, requested_time: str) -> Revert | None:
-    """Undo a commit of a target, because the source has undone it. Doing it again changes nothing.
+    """Undo a commit of a target, because the source has undone it. A second call changes nothing.
 
-    The commit may have come with the bootstrap, of which the log of the target knows nothing.
+    The target's log has no entry for a commit that came with the bootstrap.
 
-    :param storage: the target's storage. The files that show again are there.
-    :param requested_time: of the commit; what was built on it is undone by now.
-    :return: the entry; None when the commit is not there any more.
+    :param storage: the target's storage, which has the files that become visible again.
+    :param requested_time: requested time of the commit; the commits built on it are undone by now.
+    :return: the entry; None when the target does not have the commit any more.
     """
 
     def decide(moment: Moment) -> Revert | None:
@@ -120,4 +119,4 @@ def is_there(storage: Storage, timeline: Timeline, instant: Instant) -> bool:
 
 
 _AFTER_ALL = "9"
-"""After every completion time: what the target shows now is what the commit comes on top of."""
+"""Later than every completion time: the commit is added to all that the target shows now."""

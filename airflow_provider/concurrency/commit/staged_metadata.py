@@ -1,6 +1,6 @@
-"""What a write has put on storage before its entry in the commit log. No reader sees it.
+"""The files of a write before its entry in the commit log. No reader sees them.
 
-That is its plan, which is the inflight instant; its data files; its staged commit metadata; and its staged
+They are its plan, which is the inflight instant; its data files; its staged commit metadata; and its staged
 log files of the indexes.
 """
 
@@ -31,11 +31,11 @@ from airflow_provider.table.timeline import (
 
 
 class StagedWrite:
-    """What one write has put on storage so far.
+    """The files that one write has put on storage so far.
 
     :param storage: the table's storage.
     :param instant: requested time.
-    :param action: the action under which it is pending.
+    :param action: the action under which the write is pending.
     :param info: the content of its heartbeat.
     """
 
@@ -53,9 +53,9 @@ class StagedWrite:
         partitions: Iterable[str],
         appended: Iterable[FileGroupId] = (),
     ) -> None:
-        """Put the plan; see :meth:`Writer.plan`. Log files are named in it by an empty list.
+        """Put the plan; see :meth:`Writer.plan`. An empty list of log files marks an appended file group.
 
-        :raises InvalidInputError: when there is one already.
+        :raises InvalidInputError: when the write has a plan already.
         """
         groups = frozenset(file_groups)
         new_in = sorted(set(partitions) - {group.partition_path for group in groups})
@@ -63,11 +63,11 @@ class StagedWrite:
         content = self._plan_of(planned)
         if not self._storage.put_if_absent(self._plan_path, content) and not self._is_put_already(content):
             raise InvalidInputError(f"instant {self._instant} is planned already", instant=self._instant)
-        self._storage.sync()  # no rollback would find a data file without a plan
+        self._storage.sync()  # a rollback finds data files by the plan only
         self._planned = tuple(planned)
 
     def _is_put_already(self, content: bytes) -> bool:
-        """Whether the plan there is this writer's own, put by a request that the client then sent again."""
+        """Whether the existing plan is this writer's own, because the storage's client sent its put twice."""
         return not self._planned and self._storage.read(self._plan_path) == content
 
     def extend_plan(self, file_groups: Iterable[FileGroupId]) -> None:
@@ -78,7 +78,7 @@ class StagedWrite:
             self._storage.put(self._plan_path, self._plan_of(self._planned))
 
     def stage(self, content: CommitContent) -> None:
-        """Make sure that the data files are those of the content, no more, and stage the commit metadata.
+        """Delete data files that the content does not name, and stage the commit metadata.
 
         :raises CommitError: when a data file is missing, or would be hidden from readers.
         """
@@ -90,14 +90,14 @@ class StagedWrite:
                     f"take {stat.file_id} out (see Writer.must_replace)",
                     instant=self._instant,
                 )
-        # Two files with one file id and instant break readers, so what a failed task attempt
-        # left must be gone before the commit (Hudi's marker reconciliation).
+        # Two files with one file id and instant break readers, so the files of failed task attempts must be
+        # gone before the commit (Hudi's marker reconciliation).
         reported = {stat.path for stat in content.write_stats}
         partitions = {stat.partition_path for stat in (*self._planned, *content.write_stats)}
         present = set(files_in(self._storage, partitions, self._instant))
         for path in sorted(present - reported):
-            # A clustering writes no log files. Other Hudi writers give its instant to the log files that they
-            # write to the buckets that it makes.
+            # A clustering writes no log files. Other Hudi writers append log files that carry its instant to
+            # the buckets that it makes.
             if self._action is not Action.CLUSTERING or not LogFileName.parse(path.rpartition("/")[2]):
                 self._storage.delete(path)
         if missing := sorted(reported - present):
@@ -119,7 +119,7 @@ class StagedWrite:
 
     @property
     def tells_anew_in(self) -> frozenset[str]:
-        """Partition paths of which it tells more than what it has written; see :class:`StagedChange`."""
+        """Partition paths whose statistics the staged records compute anew; see :class:`StagedChange`."""
         return self._indexed.tells_anew_in
 
     def log_to(
@@ -129,8 +129,8 @@ class StagedWrite:
 
         :param indexes: the table's indexes.
         :param content: the content that the write is about to commit.
-        :param view: a snapshot since which nothing has come that is in its way; asked only where that is
-            needed.
+        :param view: returns a snapshot after which no conflicting commit has completed; called only where it
+            is needed.
         """
 
         def change() -> FileChanges:

@@ -1,6 +1,6 @@
-"""Undoing a commit that has an entry in the log: by another entry, which names it.
+"""Entries that undo a commit of the log.
 
-If another Hudi writer has undone a commit, the log does not know it yet: the next entry says so.
+If another Hudi writer has undone a commit, the log does not know it yet; the next entry says so.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import UNDOING, Action, State, Timeline, find_undoing, undone_by
 
 _said: WeakKeyDictionary[Storage, set[str]] = WeakKeyDictionary()
-"""Requested times of the rollbacks and restores on the timeline of which the log says all that there is."""
+"""Requested times of the rollbacks and restores on the timeline whose undone commits the log all names."""
 
 
 def next_undone(storage: Storage, moment: Moment) -> Revert | None:
-    """What the log has to say before anything else: another Hudi writer has undone a commit of it.
+    """The entry that has to be put first, because another Hudi writer has undone a commit of the log.
 
-    The newest one may not have been shown yet. Other undone commits are looked for if the
-    timeline of the moment has been loaded.
+    The newest entry's commit may have been undone before it was shown. This function looks for other undone
+    commits only if the timeline of the moment has been loaded.
 
     :param storage: the table's storage.
-    :param moment: that the entry is to follow.
-    :return: the entry for one commit; None when the log says it all.
+    :param moment: the moment that the entry follows.
+    :return: the entry for one commit; None when the log names all undone commits.
     """
     newest = moment.newest
     if moment.is_newest_lost and isinstance(newest, Commit):
@@ -69,14 +69,14 @@ def _undone_by(commit: Commit, undoing: str) -> Revert:
 def revert_entry(
     storage: Storage, moment: Moment, reverted: Commit, *, brings_back: frozenset[str] = frozenset()
 ) -> Revert:
-    """The entry that undoes a commit. Its index records are staged here, too.
+    """The entry that undoes a commit. This function also stages its index records.
 
     :param storage: the table's storage.
-    :param moment: that the entry follows.
+    :param moment: the moment that the entry follows.
     :param reverted: the entry to be reverted.
-    :param brings_back: partition paths in which records show again that had been taken out.
+    :param brings_back: partition paths in which records become visible again.
     """
-    _ = moment.timeline  # what another Hudi writer has completed comes before it
+    _ = moment.timeline  # loaded, so that the entry completes after the commits of other Hudi writers
     instant = moment.request_instant(Action.ROLLBACK, "ROLLBACK")
     after = view_without(storage, reverted.instant)
     StagedChange(storage, instant).stage(
@@ -99,7 +99,7 @@ def revert_entry(
 def _change_of(
     storage: Storage, reverted: Commit, after: FileSystemView, indexes: Iterable[IndexState]
 ) -> FileChanges:
-    """What it changes in the indexes that a commit is undone."""
+    """The change of the indexes when a commit is undone."""
     before = FileSystemView(storage, lambda: Timeline.load(storage))
     removed = files_in(storage, {group.partition_path for group in reverted.written}, reverted.instant)
     return change_of_undoing(storage, before, after, reverted.touched, removed, indexes)

@@ -42,21 +42,21 @@ def log_unlogged_commits(
 ) -> list[Instant]:
     """Log to the indexes the commits of other Hudi writers that did not log to them.
 
-    To be called before an entry is put. Several may do so at once: they say the same.
+    The caller is about to put an entry. Several processes may call this at once: they log the same records.
 
     :param storage: the table's storage.
     :param indexes: the present indexes.
     :param timeline: the active timeline of now.
-    :param after: a completion time: what other Hudi writers have completed later may have been logged to some
-        of the indexes only. None where nobody can have done that.
+    :param after: a completion time: other Hudi writers may have logged later commits to some of the indexes
+        only. None where no writer can have done so.
     :return: the instants logged, in the order in which they completed.
-    :raises CorruptTableError: when an index was compacted since, so that it cannot be logged to any more.
+    :raises CorruptTableError: when an index was compacted since, so that the commit cannot be logged to it.
     """
     if not indexes:
         return []
     logged = []
     for each in find_unlogged_commits(storage, indexes, timeline):
-        with suppress(NoSuchInstantError):  # undone in this moment, by an earlier entry than the caller's
+        with suppress(NoSuchInstantError):  # just undone, by an entry before the caller's
             logged.append(_log(storage, indexes, timeline, each))
     if after is not None:
         logged += _log_partly_missed(storage, indexes, timeline, after, but=logged)
@@ -76,9 +76,9 @@ def find_unlogged_commits(
         return []
     metadata_table = metadata_storage(storage)
     own = Timeline.load(metadata_table)
-    # One that is pending there is of somebody who failed, or died, while making up for it.
+    # An instant that is pending on the metadata table belongs to a process that failed while it logged it.
     logged = {each.requested_time for each in own.completed()}
-    # What completed before is in what the first index began with.
+    # The initial files of the first index have all instants that completed before.
     since = min(_since(index, own) for index in indexes)
     found = [
         instant
@@ -92,7 +92,7 @@ def find_unlogged_commits(
 
 
 def _since(index: IndexState, own: Timeline) -> str:
-    """What had completed by then is in what an index began with.
+    """The time up to which the initial files of an index have all instants.
 
     :param own: the metadata table's timeline.
     """
@@ -101,7 +101,7 @@ def _since(index: IndexState, own: Timeline) -> str:
     made = own.find(index.made)
     if made is not None and made.completion_time:
         return made.completion_time
-    # Another Hudi writer's, which it made so long ago that it is archived, or by one of its commits.
+    # Another Hudi writer made the index, by an instant that is archived now, or by one of its commits.
     logged = (each.requested_time for each in own.completed())
     return min((each for each in logged if not is_initial(each)), default="")
 
@@ -124,9 +124,9 @@ def _log_partly_missed(
     *,
     but: Collection[Instant],
 ) -> list[Instant]:
-    """Log to single indexes what their writer has logged to others only.
+    """Log commits of other Hudi writers to those indexes that the writers have left out.
 
-    Another Hudi writer that had begun before it could know of an index logs to those that it knew.
+    A writer that began before an index was made logs only to the indexes that it knew.
     """
     later = [
         instant
@@ -160,7 +160,7 @@ def _completed_here(storage: Storage, after: str) -> frozenset[str]:
 
 
 def _log_to(storage: Storage, indexes: Sequence[IndexState], timeline: Timeline, instant: Instant) -> bool:
-    """Log an instant to some indexes, beside what it has logged to others; False where nothing is to be."""
+    """Log an instant to indexes that its writer has left out; False where there is no record to log."""
     change = change_of_completed(storage, timeline, instant, indexes)
     partitions = [index.partition for index in indexes]
     living = LivingKeys(storage, lambda: HudiTable.at(storage).schema_on(timeline))

@@ -1,6 +1,6 @@
-"""Who excludes whom: the rules, priorities, writes in flight, open transactions, and other engines.
+"""Conflicts between writes: the rules, priorities, writes in flight, open transactions, and other engines.
 
-``rules`` are pure functions over two descriptions of writes. The other modules find those descriptions.
+``rules`` are pure functions over the descriptions of two writes. The other modules find those descriptions.
 """
 
 from airflow_provider.concurrency.conflicts.foreign_writers import (

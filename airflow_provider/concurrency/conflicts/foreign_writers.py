@@ -1,7 +1,7 @@
-"""What other Hudi writers have done to a table: those that know no commit log, such as the JVM's.
+"""The writes of other Hudi writers, which know no commit log, such as the JVM's.
 
-Their instants on the timeline are the truth as much as the log's entries. What they complete is treated as an
-entry at its completion time; a rollback or a restore of theirs is final.
+Their instants on the timeline are the truth as much as the log's entries. A commit of such a writer counts as
+an entry at its completion time; its rollbacks and restores are final.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from airflow_provider.table.timeline import (
 
 
 def is_lost(storage: Storage, commit: Commit) -> bool:
-    """Whether a commit of the log that is not shown yet cannot be: another Hudi writer was faster.
+    """Whether a commit of the log must not be shown, because another Hudi writer was faster.
 
-    It has rolled the instant back, or taken the table back; or it has completed something that the
-    commit would have had to see, while the committing process was paused and no longer had the lock.
+    The other writer has rolled the instant back, or restored the table. Or it has completed a conflicting
+    instant while the committing process was paused and no longer had the lock.
 
     :param storage: the table's storage.
     :param commit: the log's newest entry.
@@ -56,7 +56,7 @@ def is_lost(storage: Storage, commit: Commit) -> bool:
 
 
 def _has_read(timeline: Timeline, instant: Instant, commit: Commit) -> bool:
-    """Whether a commit that seems to overtake another one was merged on it, which was shown already."""
+    """Whether a foreign instant that seems to overtake a commit was merged on it, because it was shown."""
     if instant.action not in (*WRITE_ACTIONS, Action.CLUSTERING):
         return False
     plan = timeline.plan(instant) or {}
@@ -73,7 +73,7 @@ def _has_read(timeline: Timeline, instant: Instant, commit: Commit) -> bool:
 
 
 def _overtakes(storage: Storage, commit: Commit, instant: Instant) -> bool:
-    if instant.state is not State.COMPLETED:  # a clustering, which completes without a look
+    if instant.state is not State.COMPLETED:  # a clustering plan, which completes without a conflict check
         return bool(commit.touched & clustered(Timeline.load(storage), instant))
     if (instant.completion_time or "") <= commit.seen or instant.requested_time == commit.instant:
         return False
@@ -84,14 +84,14 @@ def _overtakes(storage: Storage, commit: Commit, instant: Instant) -> bool:
         return True
     return bool(
         shared_by(WriteDescription.of_entry(commit), WriteDescription.of_entry(other))
-        # Perhaps the same new keys: a load that is run again costs less than to look.
+        # Both may have added the same keys: to run the load again costs less than to compare the keys.
         or commit.inserted_in & other.adds_records_in
         or overwritten_by(WriteDescription.of_entry(commit), WriteDescription.of_entry(other))
     )
 
 
 def planned_clusterings(storage: Storage, timeline: Timeline) -> list[WriteDescription]:
-    """The clusterings that other Hudi writers have planned, or carry out.
+    """The pending clusterings that other Hudi writers have planned or carry out.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -101,11 +101,12 @@ def planned_clusterings(storage: Storage, timeline: Timeline) -> list[WriteDescr
         if instant.action is not Action.CLUSTERING:
             continue
         is_ours = _is_planned_here(storage, instant)
-        # Any process may carry a plan of this package out; one of this package beats under its name.
+        # Other Hudi writers may carry out a plan of this package. An executor of this package has a heartbeat
+        # under the plan's instant.
         if is_ours and (instant.state is State.REQUESTED or _beats(storage, instant.requested_time)):
             continue
         if is_ours and _has_ended(storage, instant):
-            continue  # between the looks, and its heartbeat with it
+            continue  # it has ended since the timeline was loaded
         found.append(
             WriteDescription(
                 instant=instant.requested_time,
@@ -124,10 +125,10 @@ def note_other_writers(storage: Storage, timeline: Timeline, completed_until: st
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
-    :param completed_until: what has completed later is looked up in the log.
+    :param completed_until: a completion time; later instants are looked up in the log.
     """
     if timeline.newest_completion <= completed_until:
-        return  # as nearly always
+        return  # the usual case
     later = (each for each in timeline.completed() if (each.completion_time or "") > completed_until)
     if any(not any(CommitLog(storage).about(each.requested_time)) for each in later):
         storage.put_if_absent(_OTHER_WRITERS, b"")
@@ -143,8 +144,8 @@ def clusterings_to_withdraw(
 ) -> list[str]:
     """The clustering plans of this package that must not outlive a commit to their file groups.
 
-    Another Hudi writer carries out any plan that it finds, with the file slices that the plan names, and does
-    not look at what was written since. An executor of this package leaves such file groups out.
+    Another Hudi writer carries out any plan that it finds, on the file slices that the plan names, whatever
+    was written since. An executor of this package leaves such file groups out.
 
     :param storage: the storage of a table that has other writers.
     :param timeline: the active timeline.
@@ -168,7 +169,7 @@ def clustered(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
     """The file groups that a clustering plan names; none where the instant is no clustering, or gone.
 
     :param timeline: the active timeline.
-    :param instant: pending.
+    :param instant: a pending instant.
     """
     plan = timeline.plan(instant) if instant.action is Action.CLUSTERING else None
     groups = ((plan or {}).get("clusteringPlan") or {}).get("inputGroups") or ()
@@ -180,7 +181,7 @@ def compacted(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
     """The file groups that a compaction plan names; none where the instant is no compaction, or gone.
 
     :param timeline: the active timeline.
-    :param instant: pending.
+    :param instant: a pending instant.
     """
     plan = timeline.plan(instant) if instant.action is Action.COMPACTION else None
     operations = (plan or {}).get("operations") or ()
@@ -190,8 +191,8 @@ def compacted(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
 def unfinished_write(storage: Storage, timeline: Timeline) -> Instant | None:
     """A pending write of another Hudi writer that keeps no heartbeat.
 
-    That writer has died, or it cleans up eagerly: then it counts on being the only one. It rolls the write
-    back when it begins the next one, and refuses that for good where a later one has completed.
+    That writer has died, or it cleans up eagerly, and so assumes to be the only writer. It rolls the write
+    back when it begins its next one. If a later write has completed by then, the rollback fails for good.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -201,14 +202,14 @@ def unfinished_write(storage: Storage, timeline: Timeline) -> Instant | None:
         if instant.action not in WRITE_ACTIONS or _beats(storage, instant.requested_time):
             continue
         if fate_of(storage, commit_log, instant.requested_time) is not None:
-            continue  # one of this package, which has ended
-        if not _has_ended(storage, instant):  # nor has it ended between the looks
+            continue  # a write of this package, which has ended
+        if not _has_ended(storage, instant):  # since the timeline was loaded
             return instant
     return None
 
 
 def _has_ended(storage: Storage, instant: Instant) -> bool:
-    # An instant that was pending at an earlier look has completed since, or is gone.
+    # The instant was pending on an earlier timeline, and has completed since, or is gone.
     now = Timeline.load(storage).find(instant.requested_time)
     return now is None or now.state is State.COMPLETED
 
@@ -234,14 +235,14 @@ def _beats(storage: Storage, instant: str) -> bool:
 
 
 def changes_something(instant: Instant) -> bool:
-    """Whether writers have to know of an instant of another Hudi writer."""
+    """Whether an instant of another Hudi writer can be in conflict with a write."""
     if instant.action in UNDOING:
-        return instant.state is not State.INFLIGHT  # from its plan on it deletes files
+        return instant.state is not State.INFLIGHT  # it deletes files as soon as its plan exists
     return instant.state is State.COMPLETED and instant.action in WRITE_ACTIONS
 
 
 def as_entry(storage: Storage, instant: Instant) -> LogEntry:
-    """What stands for an instant of another Hudi writer among the entries of the log.
+    """The entry that stands for an instant of another Hudi writer.
 
     :param storage: the table's storage.
     :param instant: on the timeline.

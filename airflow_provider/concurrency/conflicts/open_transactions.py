@@ -1,9 +1,9 @@
-"""File groups that an open transaction holds: what it has committed to a table may yet be undone.
+"""File groups that an open transaction holds, because its completed writes may yet be undone.
 
-A write that is a transaction of its own ends with it. If a transaction has several writes, each completes
-long before the transaction ends, and an abort undoes it. So no other write may build on it: until the
-transaction ends, it holds the write's file groups, and the partitions from which the write removed rows,
-because other writers do not see the keys that an abort brings back.
+If a transaction has a single write, both end together. If it has several writes, each completes long before
+the transaction ends, and an abort undoes it. So no other write may build on such a write. Until the
+transaction ends, it holds the write's file groups. It also holds the partitions from which the write removed
+rows, because other writers do not see the keys that an abort brings back.
 
 The file ``.hoodie/.transactions/<instant>`` contains the transaction's id. It exists from before the write's
 commit until the end of the transaction has reached the table.
@@ -24,29 +24,29 @@ HELD_FOLDER = ".hoodie/.transactions"
 
 
 def open_transaction_path(instant: str) -> str:
-    """Where it is said that an instant belongs to an open transaction."""
+    """Path of the file that marks an instant as part of an open transaction."""
     return f"{HELD_FOLDER}/{instant}"
 
 
 def mark_open_transaction(storage: Storage, instant: str, txn_id: int) -> None:
-    """Say that an instant belongs to an open transaction; before the instant can complete."""
+    """Mark an instant as part of an open transaction, before the instant can complete."""
     storage.put(open_transaction_path(instant), str(txn_id).encode())
 
 
 def unmark_open_transaction(storage: Storage, instant: str) -> None:
-    """Say that an instant's transaction has ended."""
+    """Remove the mark of an instant whose transaction has ended."""
     storage.delete(open_transaction_path(instant))
 
 
 def instants_of_open_transactions(storage: Storage) -> dict[str, int]:
-    """The transactions of a table's instants that are open, or whose end has not arrived yet.
+    """The transactions of a table's instants that are open, or whose end has not reached the table yet.
 
     :param storage: the table's storage.
-    :return: transaction ids by requested time, in its order.
+    :return: transaction ids by requested time, in the order of requested times.
     """
     found = {}
     for instant in sorted(storage.names(HELD_FOLDER)):
-        with suppress(FileNotFoundError):  # released in this moment
+        with suppress(FileNotFoundError):  # just released
             found[instant] = int(storage.read(open_transaction_path(instant)))
     return found
 
@@ -69,7 +69,7 @@ def writes_of_open_transactions(storage: Storage, *, besides: int | None = None)
     for instant in of_others:
         found = timeline.find(instant)
         if found is not None and found.state is State.COMPLETED:
-            with suppress(NoSuchInstantError):  # undone in this moment
+            with suppress(NoSuchInstantError):  # just undone
                 effects.append(effect_of(storage, timeline, found))
     return effects
 
@@ -84,17 +84,17 @@ def check_no_open_transaction(
 
     :param storage: the table's storage.
     :param this: the write, with the existing file groups that it works on.
-    :param partitions: partition paths in which it adds file groups, or has looked for keys: one that it has
-        not found may come back. Asked only where a transaction is open.
+    :param partitions: returns the partition paths in which the write adds file groups, or has looked for
+        keys: an abort may bring back a key that it did not find. Called only where a transaction is open.
     :param open_txn: the write's own transaction, when the transaction goes on after the write.
-    :raises WriteConflictError: when another open transaction holds something of it.
+    :raises WriteConflictError: when another open transaction holds one of the file groups or partitions.
     """
     worked_in: set[str] | None = None
     for other in writes_of_open_transactions(storage, besides=open_txn):
         if worked_in is None:
             worked_in = {*partitions(), *(group.partition_path for group in this.file_groups)}
         shared = sorted(other.written & this.file_groups)
-        if this.merges_in_any_order and this.file_groups <= this.appended:  # it rests on no log file
+        if this.merges_in_any_order and this.file_groups <= this.appended:  # it needs no earlier log file
             if not (shared := sorted({*shared} - other.appended)):
                 continue
         elif not shared and not touches_partitions(other.taken_out_of, worked_in, this.operation):

@@ -1,4 +1,4 @@
-"""Writes that have not ended: who they are, whether they live, and what they work on."""
+"""Writes that have not ended: their writers, whether these live, and their file groups."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class PendingInstant:
 
     :param instant: requested time.
     :param action: the instant's action.
-    :param alive: whether its heartbeat is in time; None when it has none: a plan that nobody
-        carries out, or a writer that keeps no heartbeat, such as the JVM Hudi with eager cleaning.
+    :param alive: whether its heartbeat is in time; None when it has none: a plan that no process carries out,
+        or a writer that keeps no heartbeat, such as the JVM's Hudi with eager cleaning.
     :param priority: the writer's priority.
     :param operation: Hudi's operation type.
     :param owner: host and process of its writer.
@@ -64,19 +64,19 @@ def pending_instants(table: HudiTable) -> list[PendingInstant]:
     heartbeats = observe(storage)
     timeline = table.timeline()
     head = log_.newest()
-    # A commit is a commit from its entry on, also while its instant is being published.
+    # A commit has completed once its entry exists, even while its instant is being published.
     ended = {head.instant, *head.undone} if head and not head.leaves_pending else set()
     pending = {i.requested_time: i.action for i in timeline.pending() if i.requested_time not in ended}
     for requested_time, heartbeat in heartbeats.items():
         if timeline.find(requested_time) is None and requested_time not in ended:
             pending[requested_time] = action_of(heartbeat.info)
     if not heartbeats.keys() >= pending.keys():
-        heartbeats |= observe(storage)  # somebody may have begun between the two looks
+        heartbeats |= observe(storage)  # a writer may have begun before the timeline was loaded
     found = []
     for requested_time, action in sorted(pending.items()):
         heartbeat_ = heartbeats.get(requested_time)
         if heartbeat_ is None and fate_of(storage, log_, requested_time) is not None:
-            continue  # what somebody put who did not know yet that it had ended
+            continue  # its writer put the file before it knew that the instant had ended
         info = heartbeat_.info if heartbeat_ else HeartbeatInfo()
         found.append(
             PendingInstant(
@@ -94,7 +94,7 @@ def pending_instants(table: HudiTable) -> list[PendingInstant]:
 
 
 def writers_above(storage: Storage, priority: int) -> list[WriteDescription]:
-    """Writers that live and have a higher priority, with the file groups that they work on.
+    """Live writers of higher priority, with the file groups that they work on.
 
     :param storage: the table's storage.
     :param priority: the calling writer's priority.
@@ -120,9 +120,9 @@ def writers_above(storage: Storage, priority: int) -> list[WriteDescription]:
 
 
 def inflight_file_groups(storage: Storage, instant: str, action: Action) -> frozenset[FileGroupId] | None:
-    """The existing file groups that an inflight instant says it will touch.
+    """The existing file groups that an inflight instant plans to touch.
 
-    :return: None when it is not inflight yet, or has ended.
+    :return: None when the instant is not inflight yet, or has ended.
     """
     return _inflight_groups(storage, instant, action)[0]
 
@@ -130,7 +130,7 @@ def inflight_file_groups(storage: Storage, instant: str, action: Action) -> froz
 def _inflight_groups(
     storage: Storage, instant: str, action: Action
 ) -> tuple[frozenset[FileGroupId] | None, frozenset[FileGroupId]]:
-    """The same, and those of them that get log files alone."""
+    """The file groups of :func:`inflight_file_groups`, and those of them that get log files alone."""
     try:
         content = storage.read(instant_path(Instant(instant, action, State.INFLIGHT)))
     except FileNotFoundError:
@@ -142,10 +142,11 @@ def _inflight_groups(
 
 
 def others_writing(storage: Storage) -> dict[str, frozenset[FileGroupId] | None]:
-    """Writes that another Hudi writer is at, and the existing file groups that each touches.
+    """Live writes of other Hudi writers, and the existing file groups that each touches.
 
     :param storage: the table's storage.
-    :return: by requested time; None for a write that has not told them yet: it still looks for its keys.
+    :return: file groups by requested time; None for a write that has no plan yet, because it still looks for
+        its keys.
     """
     found = {}
     for instant, heartbeat in observe(storage).items():
@@ -159,7 +160,7 @@ def others_writing(storage: Storage) -> dict[str, frozenset[FileGroupId] | None]
 
 
 def wait_for_others_to_tell(storage: Storage, timeout: float) -> None:
-    """Wait until every write that another Hudi writer is at has told its file groups, or has ended.
+    """Wait until every live write of another Hudi writer has put its plan, or has ended.
 
     :param storage: the table's storage.
     :param timeout: seconds to wait at most.
@@ -213,5 +214,5 @@ def _wait_while(goes_on: Callable[[], bool], timeout: float) -> bool:
 
 
 def action_of(info: HeartbeatInfo) -> Action:
-    """The action of a writer that has a heartbeat and perhaps no instant yet."""
+    """The action of a writer, by its heartbeat; it may have no instant yet."""
     return Action(info.action) if info.action in set(Action) else Action.COMMIT

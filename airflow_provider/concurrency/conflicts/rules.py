@@ -1,7 +1,7 @@
 """The conflict rules and priorities: pure functions over two descriptions of writes.
 
-Design section 5; RFC-22, "Concurrency Control", option 1, step 4. The rules are the functions of
-:data:`RULES`, asked in their order; the first one that has an answer decides.
+Source: RFC-22, "Concurrency Control", option 1, step 4. The rules are the functions of :data:`RULES`, called
+in their order; the first one that returns an answer decides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLEANING = frozenset({"CLEAN"})
 """Operations that delete file slices which no snapshot shows any more."""
 
 OVERWRITING = {"INSERT_OVERWRITE": False, "INSERT_OVERWRITE_TABLE": True}
-"""Operations that leave nothing of what others wrote: in the partitions that they write, or in the table."""
+"""Operations that replace all rows of other writes, in the partitions that they write or in the table."""
 
 INDEXING = frozenset({"INDEX"})
 """Operations that plan an index, or complete it."""
@@ -38,7 +38,7 @@ RESTORE = "RESTORE"
 
 
 def kind_of(operation: str) -> str:
-    """The sort of writer that an operation is of, as conflicts are counted: ingestion, service or undo.
+    """The kind of writer of an operation, for counting conflicts: ingestion, service or undo.
 
     :param operation: Hudi's operation type; also ``CLEAN``, ``ROLLBACK`` and ``INDEX``.
     """
@@ -52,7 +52,7 @@ class Outcome(StrEnum):
 
     PROCEED = "proceed"
     YIELD = "yield"
-    """Wait for the other one's end, or fail, before more work is put in."""
+    """Wait for the other one's end, or fail, before more work is done."""
     ROLL_BACK_FIRST = "roll back first"
     """The other one is dead: its rollback goes before."""
     ROLLED_BACK = "rolled back"
@@ -60,12 +60,12 @@ class Outcome(StrEnum):
     CONFLICT = "conflict"
     """The write is lost."""
     REBASE = "rebase"
-    """Merge the file groups that both touched again, on the new snapshot."""
+    """Merge again, on the new snapshot, the file groups that both touched."""
     REVERT = "revert"
     """Roll the other one back, although it has completed."""
     PLANNED = "planned"
-    """The other one is a clustering that another Hudi writer has planned. It completes without a look at what
-    was written meanwhile: nothing is written to its file groups."""
+    """The other one is a clustering that another Hudi writer has planned. It ignores what is written while it
+    is pending, so nothing may be written to its file groups."""
 
 
 @dataclass(frozen=True)
@@ -124,23 +124,23 @@ class _Everything(Container[str]):
 
 @dataclass(frozen=True)
 class WriteDescription:
-    """One of two writes, as far as the rules want to know it.
+    """The properties of a write that the conflict rules look at.
 
     :param instant: requested time.
     :param operation: Hudi's operation type; also ``CLEAN``, ``ROLLBACK`` and ``INDEX``.
     :param priority: see :data:`PRIORITIES`.
-    :param state: how far it got.
-    :param file_groups: those that it writes, takes out or cleans; of a requested write nobody
-        knows any yet, of a plan they are known.
-    :param appended: those of them that it writes log files alone into.
-    :param alive: whether its heartbeat is in time; None when it has none: it is scheduled and
-        no process carries it out, or its writer keeps none.
-    :param rolls_back: requested time of the instant that it makes dead.
-    :param completion_time: once completed.
+    :param state: the state of its instant.
+    :param file_groups: the file groups that it writes, takes out or cleans. Those of a plan are known; a
+        requested write has none yet.
+    :param appended: the file groups among them that get log files alone.
+    :param alive: whether its heartbeat is in time; None when it has none: no process carries out the plan, or
+        the writer keeps no heartbeat.
+    :param rolls_back: requested time of the instant that it rolls back or reverts.
+    :param completion_time: its completion time, once it has completed.
     :param owner: host and process of the writer.
-    :param merges_in_any_order: whether what it appends merges with what others append to the same file group,
+    :param merges_in_any_order: whether its log files merge with those of other writes to the same file group,
         in any order of completion (non-blocking concurrency control).
-    :param written_twice: for buckets that it splits or merges, those that it makes of them.
+    :param written_twice: by each bucket that it splits or merges, the buckets that it makes of it.
     """
 
     instant: str
@@ -175,7 +175,7 @@ class WriteDescription:
 
     @classmethod
     def of_entry(cls, entry: LogEntry) -> WriteDescription:
-        """A write that completed, as the commit log tells it."""
+        """The description of a completed write, from its log entry."""
         return cls(
             instant=entry.instant,
             operation=entry.operation,
@@ -195,13 +195,13 @@ class WriteDescription:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Why a write cannot go on as it is.
+    """The reason why a write cannot go on as it is.
 
     :param other: the other write.
-    :param file_groups: the file groups of this write that are concerned.
+    :param file_groups: the file groups of this write that are in conflict.
     :param outcome: the decision of the rules.
-    :param keys: some of the record keys that both writes added, or that an index which became complete
-        keeps out, where that is the reason.
+    :param keys: for a conflict about record keys, some of the keys: both writes added them, or a record index
+        that became complete already has them.
     :param overwritten: partition paths that this write overwrites, and the other one wrote.
     """
 
@@ -239,9 +239,9 @@ def resolve_conflict(
     *,
     same_new_keys: bool = False,
 ) -> Outcome:
-    """What a write that is about to commit, or to begin writing, does about another one.
+    """Decide what a write that is about to commit, or to begin writing, does about another one.
 
-    :param committing: the write that asks; its state does not matter.
+    :param committing: the write that is about to commit; its state does not matter.
     :param other: pending, or completed since the committing write's base.
     :param policy: the committing write's decision where the rules leave a choice.
     :param same_new_keys: whether both added the same new record key, which is a conflict
@@ -255,9 +255,9 @@ def resolve_conflict(
 def conflicts_with(
     committing: WriteDescription, others: Iterable[WriteDescription], policy: ConflictPolicy
 ) -> list[Conflict]:
-    """The other writes because of which a write cannot just proceed, in their order.
+    """The conflicts that keep a write from proceeding, in the order of the other writes.
 
-    :param committing: the write that asks.
+    :param committing: the write that is about to commit.
     :param others: pending writes, or those that completed since its base.
     :param policy: the write's decision where the rules leave a choice.
     """
@@ -276,7 +276,7 @@ def conflicts_with(
 def _rollback_of_this_write(
     committing: WriteDescription, other: WriteDescription, _: ConflictPolicy
 ) -> Outcome | None:
-    """Only a rollback kills a writer, and nothing brings it back."""
+    """A write whose instant was rolled back is dead for good; no other rule makes a write dead."""
     return Outcome.ROLLED_BACK if other.rolls_back == committing.instant else None
 
 
@@ -298,15 +298,15 @@ def _nothing_shared(
 def shared_by(committing: WriteDescription, other: WriteDescription) -> frozenset[FileGroupId]:
     """The file groups in which two writes meet.
 
-    A compaction reads the log files of instants that had completed when it was planned. What completes later
-    belongs to the next file slice, so who appends log files is never in its way, nor it in theirs. A revert
-    is in its way, because the compaction may have read what the revert takes away.
+    A compaction reads the log files of instants that had completed when it was planned. Log files of later
+    instants belong to the next file slice, so a compaction and a write that appends them never meet. A
+    compaction and a revert do, because the compaction may have read files that the revert takes away.
 
-    A bucket has one file group: two writes that have it in different ones meet in it
+    A bucket has one file group. Two writes that have different file groups for a bucket meet in the bucket
     (``BucketIndexConcurrentFileWritesConflictResolutionStrategy``).
 
     :param committing: the write that is about to commit.
-    :param other: another one.
+    :param other: another write.
     """
     shared = committing.file_groups & other.file_groups
     if committing.buckets and not {committing.operation, other.operation} & CLEANING:
@@ -329,10 +329,10 @@ def shared_by(committing: WriteDescription, other: WriteDescription) -> frozense
 def overwritten_by(committing: WriteDescription, other: WriteDescription) -> set[str]:
     """Partition paths that the committing write overwrites, and in which the other one has completed a write.
 
-    Not the other way round: what is committed after an overwrite is added to it.
+    The opposite case is no conflict: a write that commits after an overwrite adds its rows to it.
 
     :param committing: the write that is about to commit.
-    :param other: another one.
+    :param other: another write.
     """
     if other.state is not State.COMPLETED:
         return set()
@@ -343,20 +343,20 @@ def overwritten_by(committing: WriteDescription, other: WriteDescription) -> set
 def _rollback_goes_on(
     committing: WriteDescription, other: WriteDescription, _: ConflictPolicy
 ) -> Outcome | None:
-    """What is rolled back was never visible, so it is in nobody's way."""
+    """A rollback always goes on, because readers have never seen the instant that it undoes."""
     return Outcome.PROCEED if committing.rolls_back is not None else None
 
 
 def _dead_writer(committing: WriteDescription, other: WriteDescription, _: ConflictPolicy) -> Outcome | None:
-    """Any write, other in flight with an expired heartbeat: the dead one is rolled back first."""
+    """If the other write is in flight and its heartbeat has expired, it is rolled back first."""
     pending = other.state is not State.COMPLETED
     return Outcome.ROLL_BACK_FIRST if pending and other.alive is False else None
 
 
 def _in_flight(committing: WriteDescription, other: WriteDescription, _: ConflictPolicy) -> Outcome | None:
-    """Other in flight: the lower priority yields to a live writer, everybody else goes on.
+    """If the other write is in flight, this one yields only to a live writer of higher priority.
 
-    The one with the lower priority finds out at its own commit, or at its next early check.
+    If the priority of the other write is lower, it finds this one at its own commit or next early check.
     """
     if other.state is State.COMPLETED:
         return None
@@ -364,8 +364,8 @@ def _in_flight(committing: WriteDescription, other: WriteDescription, _: Conflic
 
 
 def _cleaning(committing: WriteDescription, other: WriteDescription, _: ConflictPolicy) -> Outcome | None:
-    """Cleaning takes what no snapshot shows any more: no later commit changes that, and no writer
-    misses it. Only a revert shows something again that had been taken out."""
+    """A clean deletes file slices that no snapshot shows any more, and no later commit needs them. Only a
+    revert can make such a slice visible again."""
     if other.operation in CLEANING:
         return Outcome.PROCEED
     if committing.operation in CLEANING:
@@ -376,7 +376,7 @@ def _cleaning(committing: WriteDescription, other: WriteDescription, _: Conflict
 def _rewrite_of_lower_priority(
     committing: WriteDescription, other: WriteDescription, policy: ConflictPolicy
 ) -> Outcome | None:
-    """Higher ingestion or backfill, other a rewrite that completed: rebase onto it, or revert it."""
+    """If the other write is a completed rewrite of lower priority, rebase onto it, or revert it."""
     if other.operation not in REWRITES or committing.operation in REWRITES:
         return None
     if committing.priority <= other.priority:

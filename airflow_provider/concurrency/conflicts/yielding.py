@@ -1,7 +1,7 @@
-"""Waiting for writers of higher priority before a write is begun at all.
+"""Waiting for writers of higher priority before a write begins.
 
-By the conflict rules a write of lower priority yields if both touch the same file group. A writer with much
-to do, such as a backfill, can also wait between two of its commits, whatever file groups the others touch.
+By the conflict rules, a write of lower priority yields if both touch the same file group. A writer with many
+commits, such as a backfill, can also wait between two of them, whatever file groups the others touch.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _LOOK_EVERY_SECONDS = 0.5
 
 
 def writers_ahead(storage: Storage, priority: int, lock: LockProvider) -> list[str]:
-    """The writers that go first: live writers of higher priority, and others that wait for the table lock.
+    """The writers that go first: live writers of higher priority, and waiters for the table lock.
 
-    A waiter for the lock that has a heartbeat is known by its priority. A waiter without one, such as the
-    JVM's Hudi, is in the middle of a commit.
+    A waiter for the lock that has a heartbeat counts by its priority. A waiter without one, such as the JVM's
+    Hudi, is in the middle of a commit, and goes first.
 
     :param storage: the table's storage.
     :param priority: the caller's priority.
     :param lock: the table's lock.
-    :return: for people, one a writer.
+    :return: a description of each writer, for people.
     """
     ahead = [str(writer) for writer in writers_above(storage, priority)]
     try:
@@ -54,14 +54,14 @@ def wait_for_higher_priority(
     is_stopped: Callable[[], bool] = lambda: False,
     on_wait: Callable[[list[str]], None] = lambda ahead: None,
 ) -> float:
-    """Wait until no writer goes first any more, or patience is at its end.
+    """Wait until no writer goes first any more, or the patience has run out.
 
     :param storage: the table's storage.
     :param priority: the priority of the write that waits.
     :param lock: the table's lock.
     :param patience: seconds to wait at most.
-    :param is_stopped: asked between two looks; True ends the wait.
-    :param on_wait: told whom is waited for, each time that this changes.
+    :param is_stopped: called between two looks; True ends the wait.
+    :param on_wait: called with the writers that go first, each time that they change.
     :return: seconds waited.
     """
     started, told = time.monotonic(), list[str]()

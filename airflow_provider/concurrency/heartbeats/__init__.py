@@ -1,7 +1,7 @@
 """Heartbeats: which writer is alive, by the storage's clock.
 
-A heartbeat file also makes a requested time unique, because only one writer can create it. It decides when
-somebody tries to roll a writer back, and never whether the writer is dead: an entry of the log decides that.
+A heartbeat file also makes a requested time unique, because only one writer can create it. A heartbeat
+decides when another process tries to roll a writer back. An entry of the log decides whether it is dead.
 """
 
 from airflow_provider.concurrency.heartbeats.heartbeat import (

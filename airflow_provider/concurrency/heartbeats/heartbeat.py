@@ -1,12 +1,12 @@
-"""Heartbeats: who is writing, and whether it still lives.
+"""Heartbeats: which writers there are, and whether they are alive.
 
-``.hoodie/.heartbeat/<instant>`` as in Hudi: the file's modification time is the beat.
-The file is created by put-if-absent, under a name that all actions share, so creating it
-is also what makes a requested time unique (RFC-22, "Unique instant times", option 1). Its
-content tells others who the writer is and how long it may be silent.
+``.hoodie/.heartbeat/<instant>`` as in Hudi: the file's modification time is the beat. The writer creates the
+file by put-if-absent, under a name that all actions share. So its creation also makes a requested time unique
+(RFC-22, "Unique instant times", option 1). The file's content tells other processes who the writer is, and
+how long it may be silent.
 
-A heartbeat decides only *when* somebody tries to roll a writer back. Whether the writer is
-dead is decided by the rollback's entry in the commit log.
+A heartbeat decides only *when* another process tries to roll a writer back. The rollback's entry in the
+commit log decides whether the writer is dead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class HeartbeatInfo:
-    """What a heartbeat file says about its writer.
+    """The content of a heartbeat file: a description of its writer.
 
     :param owner: host and process.
     :param action: the instant's action.
@@ -39,8 +39,8 @@ class HeartbeatInfo:
     :param tolerable_misses: beats that may be missed before the writer counts as dead
         (Hudi's ``hoodie.client.heartbeat.tolerable.misses``).
     :param operation_key: the caller's key for finding this write again.
-    :param base: sequence of a commit log entry; the write is based on it or a later one, so what
-        is visible from there on must be kept for it.
+    :param base: sequence of a commit log entry; the write is based on it or a later one, so a cleaner must
+        keep every file that is visible from there on.
     :param progress: how far the write is, for people.
     """
 
@@ -65,7 +65,7 @@ class HeartbeatInfo:
 
     @classmethod
     def from_json(cls, data: bytes) -> HeartbeatInfo:
-        """Read a heartbeat file; an empty one (the JVM's) says nothing but its time."""
+        """Read a heartbeat file; the JVM's is empty, and gives the defaults."""
         try:
             content = json.loads(data)
         except ValueError:
@@ -103,8 +103,8 @@ def observe(storage: Storage, folder: str = HEARTBEAT_FOLDER) -> dict[str, Obser
     found = _observed(storage, folder, storage.clock())
     if all(heartbeat.alive for heartbeat in found.values()):
         return found
-    # Nobody counts as dead on the word of an older look at the clock. The clock comes first: of a beat that
-    # comes in between a writer only gets younger.
+    # A cached clock is not enough to call a writer dead. The clock is read before the heartbeats: a beat in
+    # between only makes its writer look younger.
     return _observed(storage, folder, storage.clock(anew=True))
 
 
@@ -118,7 +118,7 @@ def _observed(storage: Storage, folder: str, now: float) -> dict[str, ObservedHe
 
 
 def observe_above(storage: Storage, priority: int) -> dict[str, ObservedHeartbeat]:
-    """The heartbeats of writers above a priority, by instant; when the others last beat is not asked.
+    """The heartbeats of writers above a priority, by instant; the other heartbeat files are not looked at.
 
     :param storage: the table's storage.
     :param priority: the caller's priority.
@@ -154,7 +154,7 @@ def _observe(
 def _info(storage: Storage, name: str, path: str, known: dict[str, HeartbeatInfo]) -> HeartbeatInfo | None:
     if not name.isdigit():
         return None
-    if (info := known.get(name)) is None:  # who a writer is never changes
+    if (info := known.get(name)) is None:  # a writer's description never changes
         try:
             info = known[name] = HeartbeatInfo.from_json(storage.read(path))
         except FileNotFoundError:
@@ -163,12 +163,12 @@ def _info(storage: Storage, name: str, path: str, known: dict[str, HeartbeatInfo
 
 
 def heartbeat_path(instant: str) -> str:
-    """Where an instant's heartbeat lies, relative to the table."""
+    """The path of an instant's heartbeat, relative to the table."""
     return f"{HEARTBEAT_FOLDER}/{instant}"
 
 
 def progress_of(storage: Storage, instant: str) -> str | None:
-    """How far a write is, as it says itself; None when it does not say, or has ended.
+    """The progress that a write reports; None when it reports none, or has ended.
 
     :param storage: the table's storage.
     :param instant: requested time of the write.
@@ -180,11 +180,11 @@ def progress_of(storage: Storage, instant: str) -> str | None:
 
 
 def check_wanted(storage: Storage, instant: str, written: Iterable[str] = ()) -> None:
-    """Make sure that a task which outlives its driver leaves no file behind a rollback.
+    """Make sure that a task that outlives its driver leaves no file after the write's rollback.
 
     :param storage: the table's storage.
     :param instant: requested time of the write.
-    :param written: paths of what the task has written; deleted when nobody wants it any more.
+    :param written: paths of the files that the task has written; deleted when the write was rolled back.
     :raises InstantRolledBackError: when the instant was rolled back.
     """
     if storage.stat(heartbeat_path(instant)) is not None:
@@ -203,8 +203,8 @@ class Heartbeat:
     :param storage: the table's storage.
     :param instant: the writer's instant, or the reader's name; its heartbeat file exists already.
     :param info: the description of the writer.
-    :param is_alive: asked before every beat; when it says False (the JVM that the writer
-        drives is gone, say) the heartbeat is given up.
+    :param is_alive: called before every beat; False gives the heartbeat up, for example because the JVM that
+        the writer drives is gone.
     :param folder: the folder of the heartbeat's file.
     """
 
@@ -227,10 +227,10 @@ class Heartbeat:
         self._recurring = Recurring(self._run, info.interval, f"heartbeat-{instant}")
 
     def check(self) -> None:
-        """Make sure that this writer may still count itself alive.
+        """Make sure that this writer is still alive.
 
-        :raises HeartbeatExpiredError: when it missed too many beats, or its heartbeat was
-            taken away; it never comes back to life.
+        :raises HeartbeatExpiredError: when it missed too many beats, or its heartbeat file is gone; a lost
+            heartbeat stays lost.
         """
         silent = time.monotonic() - self._beaten
         if self._lost is None and silent > self._info.tolerance:
@@ -243,7 +243,7 @@ class Heartbeat:
             )
 
     def tell(self, progress: str) -> None:
-        """Beat now, and say how far the write is.
+        """Beat now, and report the write's progress.
 
         :param progress: the writer's progress, for people.
         """
@@ -251,7 +251,7 @@ class Heartbeat:
         self._run()
 
     def stop(self) -> None:
-        """Stop beating; the file stays until its owner's end is published."""
+        """Stop beating; the file stays until the end of its instant is published."""
         self._recurring.stop(timeout=self._info.interval)
 
     def _run(self) -> bool:

@@ -12,8 +12,8 @@ class HeartbeatSettings:
     """How often a writer or reader beats, and after how many missed beats others take it for dead.
 
     :param heartbeat_interval: seconds between two beats.
-    :param tolerable_misses: missed beats after which others roll the writer back, or no longer keep what the
-        reader reads (Hudi's ``hoodie.client.heartbeat.tolerable.misses``).
+    :param tolerable_misses: missed beats after which other processes roll the writer back, or no longer keep
+        the reader's files (Hudi's ``hoodie.client.heartbeat.tolerable.misses``).
     :raises InvalidInputError: when the interval is not above zero, or no miss is tolerable.
     """
 

@@ -1,4 +1,4 @@
-"""Indexes inside a commit: which there are, what a write logs to them, and how their state changes."""
+"""Indexes in a commit: which ones a table has, what a write logs to them, and how their state changes."""
 
 from airflow_provider.concurrency.indexes.changes import (
     COLUMNS,

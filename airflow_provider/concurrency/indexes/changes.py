@@ -1,9 +1,9 @@
-"""Publishing what the log says about the indexes themselves: one is planned, complete, or dropped.
+"""Publishing an entry that changes the indexes themselves: one is planned, complete, or dropped.
 
-Everything follows from the entry, so that any process that finds it unpublished does the same again. Of the
-table's properties only what the entry is about is written, because they are other Hudi writers' too. Readers
-trust them, and a process that was paused must not bring an older state back: where the log has gone on, what
-it says by then is written.
+All steps follow from the entry, so that any process that finds it unpublished takes the same steps. In the
+table's properties, a publisher changes only the indexes that the entry names, because other Hudi writers
+change the properties too. Readers trust the properties, so a publisher that was paused must not bring an
+older state back: if the log has newer entries by then, it writes the state of the newest one.
 """
 
 from __future__ import annotations
@@ -42,39 +42,39 @@ DROP_INDEX = "DROP_INDEX"
 """Operation type of an entry after which there are fewer indexes."""
 
 DEFINITIONS = "hoodie.table.index.defs.path"
-"""The property that says where the definitions of indexes are."""
+"""The property that names the file with the definitions of the indexes."""
 
 COLUMNS = "columns"
 """In the extra metadata of an index's plan: the columns whose statistics it keeps, a JSON array."""
 
 
 def publish_index_change(storage: Storage, entry: LogEntry, staged: str) -> None:
-    """What an entry that changes the indexes brings: file groups, a complete index, or nothing of it any
-    more.
+    """Publish an entry that changes the indexes: make file groups, complete an index, or drop it.
 
-    An instant of a plan is on the timeline as long as the plan is carried out. Completed it is not: where the
-    newest completed instant is such a one, the next Hudi writer that initialises partitions of the metadata
-    table takes its time for each of them, and rolls the one before back (``generateUniqueInstantTime``). So
-    an indexing leaves nothing there, as Hudi's own initialisation does not.
+    The instant of an indexing plan is on the timeline only while it is pending. If the newest completed
+    instant were an indexing, the next Hudi writer that initialises several partitions of the metadata table
+    would use its time for each of them, and each would roll the one before back
+    (``generateUniqueInstantTime``). So an indexing leaves no completed instant, just as Hudi's own
+    initialisation leaves none.
 
     :param storage: the table's storage.
     :param entry: the newest entry of the commit log.
-    :param staged: path of the instant's staged content; it goes last, if the entry is no plan.
+    :param staged: path of the instant's staged content; unless the entry is a plan, it is deleted last.
     """
     try:
         content = decode(storage.read(staged))
     except FileNotFoundError:
-        return  # the one before got it done
+        return  # an earlier publisher has finished
     if isinstance(entry, Plan):
         try:
             _make_file_groups(storage, entry, content)
         except NotATableError:
             if CommitLog(storage).head() == entry.sequence:
                 raise
-            # Dropped since, with all other indexes.
+            # The index was dropped since, with all others.
         return
     if CommitLog(storage).head() != entry.sequence:
-        return  # done while this process was paused
+        return  # others have published the entry while this process was paused
     named = [info["metadataPartitionPath"] for info in content["indexPartitionInfos"]]
     if entry.operation == DROP_INDEX:
         _settle(storage, dict.fromkeys(named, _ABSENT), entry)
@@ -83,7 +83,7 @@ def publish_index_change(storage: Storage, entry: LogEntry, staged: str) -> None
         complete = complete_base_files(storage, entry, named)
         _settle(storage, dict.fromkeys(complete, _COMPLETE), entry)
         if len(complete) == len(named):
-            # The plan first: without it no run begins.
+            # The requested file goes first: no run begins without it.
             for state in (State.REQUESTED, State.INFLIGHT):
                 storage.delete(instant_path(Instant(entry.instant, Action.INDEXING, state)))
     storage.delete(staged)
@@ -92,8 +92,8 @@ def publish_index_change(storage: Storage, entry: LogEntry, staged: str) -> None
 def settle_index_config(storage: Storage, partitions: Collection[str]) -> None:
     """Bring the table's properties in line with the newest entry of the log, for some indexes.
 
-    In flight are those that somebody has begun to build. Of others nothing is changed: what the properties
-    say of them is true. To be called under the table lock.
+    An index counts as in flight once a run has begun to build it. The properties keep what they say of other
+    indexes. The caller holds the table lock.
 
     :param storage: the table's storage.
     :param partitions: the partitions of the metadata table that this package is changing.
@@ -105,7 +105,7 @@ _ABSENT, _IN_FLIGHT, _COMPLETE = range(3)
 
 
 def _settle(storage: Storage, wanted: Mapping[str, int], entry: LogEntry | None) -> None:
-    """Make the properties say what is wanted, or, where the log has gone on since an entry, what it says."""
+    """Write the wanted states into the properties, or those of the log if it has newer entries."""
     commit_log = CommitLog(storage)
     while True:
         newest = commit_log.newest()
@@ -129,7 +129,7 @@ def _settle(storage: Storage, wanted: Mapping[str, int], entry: LogEntry | None)
         else:
             properties.pop(DEFINITIONS, None)
         storage.put(PROPERTIES_PATH, dump_properties(properties).encode())
-        # And once more: if this process was paused before it wrote, the log has gone on.
+        # The loop checks again: the log may have newer entries if this process was paused before the put.
 
 
 def _state_of(storage: Storage, newest: LogEntry | None, partition: str) -> int:
@@ -155,8 +155,8 @@ def _make_file_groups(storage: Storage, entry: LogEntry, plan: dict[str, Any]) -
     for index in entry.indexes or ():
         if index.instant == entry.instant:
             initialise_file_groups(metadata_table, index.partition, index.file_groups, entry.instant)
-    # With it another Hudi writer sees all file groups. And as long as the plan is pending on the table's
-    # timeline, it compacts nothing that was logged after this
+    # By this instant another Hudi writer sees all file groups. While the plan is pending on the table's
+    # timeline, that writer compacts no log file that came after this instant
     # (HoodieBackedTableMetadataWriter.compactIfNecessary).
     write_instant(metadata_table, Action.DELTA_COMMIT, entry.instant, entry.completion_time, BULK_INSERT, ())
 
@@ -182,11 +182,12 @@ def _remove(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None
         paths = [status.path for folder in folders for status in storage.list(folder)]
     else:
         paths = [DEFINITIONS_PATH, *(each.path for each in storage.list(METADATA_FOLDER, recursive=True))]
-    # What a writer has staged it takes away itself, or stages again under the same names for an index that
-    # was scheduled since.
+    # A writer deletes its own staged files, or stages them again under the same names for an index that was
+    # scheduled since.
     pending = {i.requested_time for i in Timeline.load(storage).pending() if i.action is not Action.INDEXING}
     paths = [path for path in paths if not any(instant in path for instant in pending)]
-    # What somebody has scheduled since is not in this list, nor a writer's of after that entry.
+    # If this is still the newest entry, the list has no file of an index that was scheduled later, nor of a
+    # writer that began later.
     if CommitLog(storage).head() != entry.sequence:
         return
     for path in paths:
@@ -196,17 +197,17 @@ def _remove(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None
 
 
 def _remove_plans(storage: Storage, entry: LogEntry, dropped: Collection[str]) -> None:
-    """Take plans of dropped indexes from the timeline of which nothing is left to be built."""
+    """Delete from the timeline the pending plans whose indexes are all dropped."""
     kept, timeline = entry.indexes or (), Timeline.load(storage)
     for pending in timeline.pending():
         if pending.action is not Action.INDEXING or pending.requested_time > entry.completion_time:
             continue  # planned since
         plan = timeline.plan(pending)
         named = {info["metadataPartitionPath"] for info in (plan or {}).get("indexPartitionInfos") or ()}
-        # One of another Hudi writer's has no instant here.
+        # The entry names no instant for an index of another Hudi writer.
         left = any(each.partition in named and each.instant in (pending.requested_time, "") for each in kept)
-        # Without a plan: a process that began with this was killed between the two.
+        # A process that was killed between the two deletions below leaves an instant without a plan.
         if plan is None or (named.intersection(dropped) and not left):
-            # The plan first: without it no run begins.
+            # The requested file goes first: no run begins without it.
             for state in (State.REQUESTED, State.INFLIGHT):
                 storage.delete(instant_path(Instant(pending.requested_time, Action.INDEXING, state)))

@@ -1,10 +1,10 @@
-"""The base files with which an index begins: staged when they are written, counted when the index is
+"""The base files with which an index begins: staged when they are written, visible when the index is
 complete.
 
-They are written under the name of an instant of the metadata table that nobody has (see
-:mod:`~airflow_provider.table.metadata_table.initial_instants`), so that they are nobody's as long as it does
-not complete. That it does is the first thing that is published of the index's completion. Until then another
-Hudi writer, which begins a partition of its own, may take the name: then they are written once more.
+They carry the time of an unused initial instant of the metadata table (see
+:mod:`~airflow_provider.table.metadata_table.initial_instants`), so no reader counts them before this instant
+completes. The publication of the index's completion begins with it. Until then, another Hudi writer that
+begins a partition of its own may take that instant; then the base files are written again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STAGED_FOLDER = ".hoodie/commit_log/staged"
 _SUFFIX = ".initial.avro"
 
 _INDEXING = "indexing"
-"""In the extra metadata of an initial instant: requested time of the indexing plan that it is of."""
+"""Key in the extra metadata of an initial instant: the requested time of its indexing plan."""
 
 
 class BaseFiles(NamedTuple):
@@ -61,17 +61,17 @@ class BaseFiles(NamedTuple):
 
 
 def stage_base_files(storage: Storage, base_files: BaseFiles, stats: Collection[WriteStat]) -> None:
-    """Say that base files are written, all of them.
+    """Record that all base files of an index are written.
 
     :param storage: the table's storage.
-    :param base_files: whose they are.
+    :param base_files: the base files.
     :param stats: the statistics of each file.
     """
     storage.put(base_files.path, _content(base_files.plan, stats))
 
 
 def staged_base_files(storage: Storage, plan: str) -> list[BaseFiles]:
-    """The base files of a plan that are written, and not counted yet.
+    """The base files of a plan that are written, and not visible yet.
 
     :param storage: the table's storage.
     :param plan: requested time of the indexing plan.
@@ -80,11 +80,11 @@ def staged_base_files(storage: Storage, plan: str) -> list[BaseFiles]:
 
 
 def drop_base_files(storage: Storage, partitions: Collection[str], until: str) -> None:
-    """Forget base files that are written, and not counted yet: their indexes are dropped.
+    """Delete the records of base files that are not visible yet, because their indexes are dropped.
 
     :param storage: the table's storage.
     :param partitions: the partitions that are dropped.
-    :param until: when; those of a later plan stay.
+    :param until: time of the drop; the base files of a later plan stay.
     """
     for each in _staged(storage):
         if each.partition in partitions and each.plan <= until:
@@ -98,10 +98,10 @@ def _staged(storage: Storage) -> Iterator[BaseFiles]:
 
 
 def are_there(storage: Storage, base_files: BaseFiles) -> bool:
-    """Whether base files can be counted: nobody else has taken their instant, and none of them is gone.
+    """Whether base files can become visible: their instant is not taken, and all files are there.
 
     :param storage: the table's storage.
-    :param base_files: staged ones.
+    :param base_files: staged base files.
     """
     metadata_table = metadata_storage(storage)
     taken = Timeline.load(metadata_table, archived_too=True).find(base_files.initial)
@@ -116,12 +116,12 @@ def are_there(storage: Storage, base_files: BaseFiles) -> bool:
 
 
 def complete_base_files(storage: Storage, entry: LogEntry, partitions: Iterable[str]) -> set[str]:
-    """Let the base files of a plan count; twice does no harm.
+    """Make the base files of a plan visible. A second call changes nothing.
 
     :param storage: the table's storage.
     :param entry: the entry of the commit log that completes the plan.
-    :param partitions: that it makes.
-    :return: those of them whose base files count; others are to be built once more.
+    :param partitions: the partitions that the plan makes.
+    :return: the partitions whose base files are visible; the others have to be built again.
     """
     metadata_table = metadata_storage(storage)
     for each in staged_base_files(storage, entry.instant):
@@ -129,14 +129,14 @@ def complete_base_files(storage: Storage, entry: LogEntry, partitions: Iterable[
             storage.delete(each.path)
         elif _takes(metadata_table, each):
             done = Instant(each.initial, Action.DELTA_COMMIT, State.COMPLETED, entry.completion_time)
-            with suppress(FileNotFoundError):  # moved in this moment
+            with suppress(FileNotFoundError):  # another publisher has moved it
                 storage.move_if_absent(each.path, f"{METADATA_FOLDER}/{instant_path(done)}")
     found = initial_base_files(storage, entry.instant)
     return {stat.partition_path for stat in found}.intersection(partitions)
 
 
 def initial_base_files(storage: Storage, plan: str) -> list[WriteStat]:
-    """The base files of a plan that count, as long as the metadata table's timeline knows of them.
+    """The visible base files of a plan, until the metadata table archives their instants.
 
     :param storage: the table's storage.
     :param plan: requested time of the indexing plan.
@@ -152,7 +152,7 @@ def initial_base_files(storage: Storage, plan: str) -> list[WriteStat]:
 
 
 def _takes(metadata_table: Storage, base_files: BaseFiles) -> bool:
-    """Put the instant onto the metadata table's timeline; False where somebody else has."""
+    """Put the instant on the metadata table's timeline; False where another writer has taken it."""
     requested, in_flight = (
         Instant(base_files.initial, Action.DELTA_COMMIT, state) for state in (State.REQUESTED, State.INFLIGHT)
     )
@@ -170,7 +170,7 @@ def _is_of(metadata_table: Storage, instant: Instant, plan: str) -> bool:
         content = metadata_table.read(instant_path(instant))
         return decode_commit_metadata(content).extra_metadata.get(_INDEXING) == plan
     except (FileNotFoundError, CorruptTableError):
-        return False  # Hudi's are empty before they complete
+        return False  # Hudi's own pending instants are empty
 
 
 def _content(plan: str, stats: Collection[WriteStat]) -> bytes:

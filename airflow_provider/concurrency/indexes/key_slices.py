@@ -2,8 +2,8 @@
 
 The record index has one record for each key that a reader finds. A key that a log file deletes leaves the
 index when the delete commits, as in Hudi's ``HoodieTableMetadataUtil.convertMetadataToRecordIndexRecords``.
-The base file has it until the next compaction. So a compaction, after which the same keys live in the same
-file groups, logs nothing.
+The base file has the key until the next compaction. A compaction logs nothing, because the same keys live in
+the same file groups after it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LivingKeys:
     """Reads the record keys that live in file slices with log files.
 
     :param storage: the table's storage.
-    :param schema: the table's schema; a function is called when a slice is read.
+    :param schema: the table's schema, or a function that returns it when a slice is read.
     """
 
     def __init__(self, storage: Storage, schema: TableSchema | Callable[[], TableSchema]) -> None:
@@ -131,7 +131,7 @@ def slices_of_write(
     :param replaced: the file groups that the commit replaces.
     :param operation: Hudi's operation type.
     :param view: the snapshot that the write is based on.
-    :param logs_add_keys: whether the writer may have put new keys into log files. This package's do not.
+    :param logs_add_keys: whether the writer may have put new keys into log files; this package never does.
     """
     if operation in COMPACTIONS:
         return ()
@@ -163,7 +163,7 @@ def slices_of_write(
         paths = (*base.log_paths, *(each.path for each in logs))
         pairs.append((before, replace(base, log_paths=tuple(dict.fromkeys(paths)))))
     gone = set(replaced) - seen
-    if gone and operation not in REWRITES:  # whose rows are in the new files, all of them
+    if gone and operation not in REWRITES:  # a rewrite has all rows in its new files
         pairs += [(snapshot.of(group), None) for group in sorted(gone)]
     return tuple(pairs)
 

@@ -1,12 +1,12 @@
 """Indexes inside a commit: what a write logs to the metadata table, before it may complete.
 
-Which indexes there are the table's properties say, and the commit log who builds one
-(:mod:`~airflow_provider.concurrency.indexes.state`); so none can miss an index that was scheduled before its
-own entry. A write's records are staged before the table lock is taken: log files
-under their final names, and an instant of the metadata table that does not complete. They count for
-nothing until the write's entry is published, whose first step completes that instant.
+The table's properties name its indexes, and the commit log names those that are being built
+(:mod:`~airflow_provider.concurrency.indexes.state`). So no write can miss an index that was scheduled before
+the write's entry. A write stages its index records before it takes the table lock: log files under their
+final names, and an instant of the metadata table that stays pending. Readers ignore them until the write's
+entry is published, because the first step of the publication completes that instant.
 
-Where another Hudi writer has committed without logging, the next of ours makes up for it
+If another Hudi writer has committed without logging, the next commit of this package logs for it
 (:mod:`~airflow_provider.concurrency.commit.unlogged_commits`).
 """
 
@@ -74,7 +74,7 @@ _WITH_COLUMNS = frozenset({MetadataPartition.COLUMN_STATS, MetadataPartition.PAR
 def current_indexes(
     storage: Storage, commit_log: CommitLog, newest: LogEntry | None
 ) -> tuple[IndexState, ...]:
-    """The indexes of a table that are kept here, as of an entry; see :func:`table_indexes`.
+    """The indexes of a table that this package maintains, as of an entry; see :func:`table_indexes`.
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
@@ -84,18 +84,20 @@ def current_indexes(
 
 
 class StagedChange:
-    """The staged index records of one instant, which count once it completes.
+    """The staged index records of one instant, which become visible once it completes.
 
-    A log file never changes under its name, because readers may have listed it. So what is staged again gets
-    other names where it says something else, and what was staged before goes, before the instant's entry: all
-    log files of an instant count once it completes. Several may carry out one instant at once, as a clean,
-    or one after the other was killed. They say the same, under the same names, or less of it where files are
-    gone meanwhile; so neither takes away what the other has staged.
+    A log file never changes under its name, because readers may have listed it. So records that are staged
+    again with other content get other names. The files staged before are deleted before the instant's entry
+    is put, because all log files of an instant become visible once it completes.
+
+    Several processes may carry out one instant, such as a clean: at once, or one after another was killed.
+    They stage the same records under the same names, or fewer records where files are gone meanwhile. So no
+    process deletes what another one has staged.
 
     :param storage: the table's storage.
     :param instant: requested time of the instant.
-    :ivar tells_anew_in: partition paths whose statistics it does not only widen: they stand for all files of
-        the partition, those that came up to the snapshot.
+    :ivar tells_anew_in: partition paths whose statistics are computed anew, not only widened: they stand for
+        all files of the partition, up to the snapshot.
     """
 
     def __init__(self, storage: Storage, instant: str) -> None:
@@ -106,7 +108,7 @@ class StagedChange:
         self.tells_anew_in: frozenset[str] = frozenset()
 
     def is_for(self, indexes: Collection[IndexState]) -> bool:
-        """Whether these are the indexes that it was staged for; one that completed since is the same."""
+        """Whether the records were staged for these indexes; an index that completed since is the same."""
         return _identities(indexes) == _identities(self._indexes)
 
     def stage(
@@ -116,13 +118,13 @@ class StagedChange:
         view: Callable[[], FileSystemView],
         schema: TableSchema | None = None,
     ) -> None:
-        """Write the index records of a change, and delete those that were staged before for this instant.
+        """Write the index records of a change, and delete those that this object has staged before.
 
         :param indexes: the indexes to which the commit has to be logged.
         :param change: returns the change; called only if there is an index.
         :param view: returns the snapshot that the change joins; called only if a partition's statistics have
             to be computed again.
-        :param schema: the table's schema with the change; that of the snapshot when None.
+        :param schema: the table's schema with the change; the snapshot's schema when None.
         :raises FileNotFoundError: when a data file of the change is not there.
         """
         before, self._paths, self._indexes = self._paths, set(), indexes
@@ -170,7 +172,7 @@ class StagedChange:
     ) -> Records:
         storage = self._storage
         config = HudiTable.at(storage).config
-        # Of what is undone the types may be others than those of the columns as they become again.
+        # An undone commit may have had other column types than the table has without it.
         keys = list(ranges) if change.back else keys_to_recompute(ranges, created_schema(config))
         if not keys:
             return {}
@@ -185,22 +187,23 @@ class StagedChange:
 
 
 def staged_path(instant: str) -> str:
-    """Where an instant's completed instant of the metadata table is staged."""
+    """Path of the staged deltacommit with which an instant logs to the metadata table."""
     return f".hoodie/commit_log/staged/{instant}.metadata_table.avro"
 
 
 def publish_staged(storage: Storage, instant: str, completion_time: str) -> None:
-    """Complete what an instant has logged to the indexes: the first step of its publication.
+    """Complete the deltacommit with which an instant has logged to the indexes. Its publication begins here.
 
-    It may be done twice.
+    A second call changes nothing.
 
     :param storage: the table's storage.
     :param instant: requested time.
-    :param completion_time: that of its entry, so that the metadata table's instants complete in log order.
+    :param completion_time: the completion time of its entry, so that the metadata table's instants complete
+        in log order.
     """
     path = instant_path(Instant(instant, Action.DELTA_COMMIT, State.COMPLETED, completion_time))
     metadata_table = metadata_storage(storage)
-    with suppress(FileNotFoundError):  # moved by the one before, or nothing was staged
+    with suppress(FileNotFoundError):  # an earlier publisher has moved it, or nothing was staged
         moved = storage.move_if_absent(staged_path(instant), f"{METADATA_FOLDER}/{path}")
         if moved and not storage.moves_atomically and instant <= newest_archived(metadata_table):
             metadata_table.delete(path)  # it came too late
@@ -211,9 +214,9 @@ def state_in_indexes(storage: Storage, instant: str, completion_time: str) -> St
 
     :param storage: the table's storage.
     :param instant: requested time.
-    :param completion_time: that of its entry.
-    :return: completed, or in flight; None where there is nothing: another Hudi writer has taken it back,
-        because what is pending on the metadata table's timeline looks like a dead writer's.
+    :param completion_time: the completion time of its entry.
+    :return: completed, or in flight; None where there is no such deltacommit. Then another Hudi writer has
+        rolled it back, because a pending instant of the metadata table looks like a dead writer's.
     """
     metadata_table = metadata_storage(storage)
     for state, at in ((State.COMPLETED, completion_time), (State.INFLIGHT, None)):
@@ -269,10 +272,10 @@ def _identities(indexes: Iterable[IndexState]) -> set[tuple[str, str, str, int]]
 
 
 def columns_of(storage: Storage, partitions: Collection[str]) -> Sequence[str]:
-    """The columns whose statistics are kept, if any are; another Hudi writer may have changed them.
+    """The columns whose statistics are indexed, if any are; another Hudi writer may have changed them.
 
     :param storage: the table's storage.
-    :param partitions: names of the indexes that are kept.
+    :param partitions: names of the table's indexes.
     """
     if not _WITH_COLUMNS.intersection(partitions):
         return ()
@@ -294,13 +297,13 @@ def change_of_write(
     *,
     logs_add_keys: bool = False,
 ) -> FileChanges:
-    """What a write changes.
+    """The change of the indexes by a write.
 
     :param storage: the table's storage.
     :param write_stats: the statistics of the commit's data files.
     :param replaced: the file groups that the commit replaces.
     :param operation: Hudi's operation type.
-    :param view: the snapshot that it is based on; asked only where keys come or go.
+    :param view: returns the snapshot that the write is based on; called only where keys come or go.
     :param indexes: the indexes to which it is logged.
     :param logs_add_keys: see :func:`~airflow_provider.concurrency.indexes.key_slices.slices_of_write`.
     """
@@ -332,7 +335,7 @@ def change_of_undoing(
     groups = sorted(set(file_groups))
     bases = [(before.base_file(group), after.base_file(group)) for group in groups]
     back = tuple(new for old, new in bases if new is not None and old != new)
-    # Rows that come back to a file group leave the one that they were in: both are named.
+    # A row that comes back to a file group leaves another one, and ``file_groups`` names both.
     slices = slices_of_undoing(storage, before, after, groups) if keeps_record_index(indexes) else ()
     return FileChanges((), tuple(sorted(removed)), slices, back)
 
@@ -340,15 +343,15 @@ def change_of_undoing(
 def change_of_completed(
     storage: Storage, timeline: Timeline, instant: Instant, indexes: Iterable[IndexState]
 ) -> FileChanges:
-    """What a completed instant has changed, by its own metadata.
+    """The change of the indexes by a completed instant, from its own metadata.
 
     :param storage: the table's storage.
-    :param timeline: a timeline that has it.
+    :param timeline: a timeline that shows the instant.
     :param instant: a commit, clean, rollback or restore.
     :param indexes: the indexes to which it is logged.
     :raises NoSuchInstantError: when it was undone since.
     """
-    # An instant that was archived meanwhile is logged by nobody else.
+    # The instant is read even if it was archived meanwhile, because no other process logs it.
     content = read_completed(storage, timeline, instant)
     if instant.action in (Action.CLEAN, Action.ROLLBACK, Action.RESTORE):
         return FileChanges(removed=tuple(sorted(_deleted(decode(content)))))
@@ -363,12 +366,12 @@ def change_of_metadata(
     moment: str,
     indexes: Iterable[IndexState],
 ) -> FileChanges:
-    """What a commit has changed, or will, by its commit metadata.
+    """The change of the indexes by a commit, from its commit metadata; it may not have completed yet.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
     :param said: the commit metadata.
-    :param moment: completion time.
+    :param moment: the commit's completion time.
     :param indexes: the indexes to which it is logged.
     """
     replaced = [FileGroupId(path, each) for path, ids in said.replaced.items() for each in ids]
@@ -376,7 +379,8 @@ def change_of_metadata(
     def view() -> FileSystemView:
         return FileSystemView(storage, timeline.showing(lambda i: (i.completion_time or "") < moment))
 
-    # Without what was cleaned since; of a slice whose predecessor was, the keys that left cannot be told.
+    # Files that were cleaned since are left out. If the previous base file was cleaned, the keys that left it
+    # are unknown.
     there = [stat for each in said.write_stats for stat in _files_of(storage, each)]
     known = [
         stat if _has_predecessor(storage, stat) else replace(stat, prev_base_file=None) for stat in there
@@ -387,7 +391,7 @@ def change_of_metadata(
 
 
 def _files_of(storage: Storage, stat: WriteStat) -> Iterator[WriteStat]:
-    """One statistic a file that is there: another Hudi writer may have appended several log files."""
+    """One statistic for each file that still exists; another Hudi writer's may name several log files."""
     folder = stat.path.rpartition("/")[0]
     named = [f"{folder}/{name}".lstrip("/") for name in stat.log_files or ()]
     for path in named or [stat.path]:

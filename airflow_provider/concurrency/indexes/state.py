@@ -1,9 +1,9 @@
-"""Which indexes a table has: what its properties say, and the files of its metadata table.
+"""The indexes of a table, from its properties and the files of its metadata table.
 
-The commit log says it too, of the moment of its newest entry. Another Hudi writer, which knows no log, makes,
-changes and drops indexes between two entries. So each entry says by which properties it holds; where the
-table has others by now, its indexes are looked at anew. What the log adds is who builds one that is not
-complete.
+The newest entry of the commit log names the indexes too, as of its moment. Another Hudi writer, which knows
+no log, may make, change and drop indexes between two entries. So each entry has a digest of the table's
+properties. If the properties have changed since, the indexes are looked up anew. Only the log says which plan
+builds an index that is not complete.
 
 Sources: ``HoodieTableMetadataUtil.getPartitionLatestFileSlices`` and ``HoodieBackedTableMetadataWriter`` of
 Apache Hudi.
@@ -32,7 +32,7 @@ class TableIndexes(NamedTuple):
     """The indexes of a table at one moment.
 
     :param kept: the indexes to which every commit logs, or will log once their build has begun.
-    :param unsupported_indexes: partitions of the metadata table that are not kept up to date here.
+    :param unsupported_indexes: partitions of the metadata table that this package does not maintain.
     :param properties: digest of the table's properties, see :attr:`LogEntry.properties`.
     """
 
@@ -41,10 +41,10 @@ class TableIndexes(NamedTuple):
     properties: str
 
     def for_writing(self, location: str) -> tuple[IndexState, ...]:
-        """Those that are kept, where these are all.
+        """The maintained indexes, if the table has no others.
 
         :param location: the table's path or URL.
-        :raises UnsupportedTableError: when there is one that is not kept.
+        :raises UnsupportedTableError: when the table has an index that this package does not maintain.
         """
         if self.unsupported_indexes:
             raise unsupported_indexes_error(location, self.unsupported_indexes)
@@ -79,7 +79,7 @@ def read_properties(storage: Storage) -> bytes:
     try:
         return storage.read(PROPERTIES_PATH)
     except FileNotFoundError:
-        # HoodieTableConfig.modify: a backup is put, the file is deleted and written anew.
+        # HoodieTableConfig.modify puts a backup, deletes the file, and writes it anew.
         try:
             return storage.read(_BACKUP_PATH)
         except FileNotFoundError:
@@ -118,7 +118,7 @@ def _said(commit_log: CommitLog, newest: LogEntry | None) -> Sequence[IndexState
         return ()
     if newest.indexes is not None:
         return newest.indexes
-    # Writers that know nothing of indexes were here.
+    # The newest entries are of a release that knew no indexes.
     return next((each.indexes for each in commit_log.backwards() if each.indexes is not None), ())
 
 
@@ -127,7 +127,7 @@ def _looked_at(
 ) -> tuple[IndexState, ...]:
     metadata_table = metadata_storage(storage)
     by_name = {each.partition: each for each in known}
-    # What is planned no property names yet.
+    # The properties do not name a planned index yet.
     planned = {each.partition for each in known if not each.is_complete}
     named = set(named)
     found = []
@@ -147,6 +147,7 @@ def _looked_at(
 
 def _is_same(before: IndexState, count: int, made: Collection[str]) -> bool:
     """Whether a partition has the file groups that the log knows, and not others that were made since."""
-    # What tells is deleted once they are compacted; earlier entries do not say it of another Hudi writer's.
+    # A compaction deletes the files that name the maker. Entries of earlier releases do not name it for an
+    # index of another Hudi writer.
     known = before.instant or before.made
     return before.file_groups == count and (not made or not known or known in made)

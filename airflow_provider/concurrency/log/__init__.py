@@ -1,4 +1,4 @@
-"""The commit log: entries, the log itself, unique instant times, and what became of an instant.
+"""The commit log: entries, the log itself, unique instant times, and how an instant has ended.
 
 The log is the total order of a table's commits. Only :func:`airflow_provider.concurrency.commit.commit`
 appends to it. A new kind of entry is added in ``log_entry`` and must stay readable by older releases.

@@ -1,13 +1,12 @@
-"""The commit log: the totally ordered record of what was committed, planned, kept, and is dead.
+"""The commit log: the totally ordered record of commits, plans, savepoints, and undone instants.
 
-``.hoodie/commit_log/<20-digit sequence>.json``: each entry is created once, by
-put-if-absent, and never changed. The entry *is* the commit point (see ARCHITECTURE.md).
-Everything else on storage, the completed instant included, is derived from it and can be
-derived again by anybody.
+``.hoodie/commit_log/<20-digit sequence>.json``: each entry is created once, by put-if-absent, and never
+changed. The put of an entry *is* the commit point (see ARCHITECTURE.md). Everything else on storage, the
+completed instant included, is derived from the entry, and any process can derive it again.
 
 Archival trims the log from its beginning. Before it deletes the first entry, it puts
 ``.hoodie/commit_log/trimmed/<20-digit sequence>``, which names the last entry to be deleted. By this file a
-writer that was paused finds out that it has put its entry into the trimmed part.
+writer that was paused learns that it has put its entry into the trimmed part.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class CommitLog:
     :param storage: the table's storage.
     """
 
-    # The newest entries that were read or put, with their content: they never change, and every write asks
-    # several times for those that came since. From the last one the log's end is found by a step or two and
-    # no listing.
+    # The newest entries that were read or put, with their content. Entries never change, and every write
+    # reads the newest ones several times. From the last known entry, the log's end is a read or two away,
+    # and no listing is needed.
     _known: WeakKeyDictionary[Storage, dict[int, tuple[bytes, LogEntry]]] = WeakKeyDictionary()
 
     def __init__(self, storage: Storage) -> None:
@@ -50,8 +49,9 @@ class CommitLog:
         newest = self._load(last)
         if known is None or newest != known[1]:  # trimmed, or the table was made anew
             self._entries.clear()
-        # An entry in the trimmed part is of a paused process that was killed before it deleted it (append).
-        while newest is None or newest.sequence <= self.trimmed():  # or trimmed since, perhaps right now
+        # An entry in the trimmed part was put by a paused process, which was killed before it could delete
+        # the entry again (append).
+        while newest is None or newest.sequence <= self.trimmed():  # or the log was trimmed just now
             listed = max(self._listed(), default=0)
             if not listed:
                 return None
@@ -61,7 +61,7 @@ class CommitLog:
         return newest
 
     def read(self, sequence: int) -> LogEntry | None:
-        """An entry, or None when it was not written yet, or was trimmed before it was read here.
+        """An entry; None when it is not written yet, or was trimmed before this process read it.
 
         :raises CorruptTableError: when the file is not an entry.
         """
@@ -95,7 +95,7 @@ class CommitLog:
             self._entries.pop(min(self._entries), None)
 
     def after(self, sequence: int) -> Iterator[LogEntry]:
-        """Entries with a larger sequence, in order, up to the head at the moment of asking."""
+        """Entries with a larger sequence, in order, up to the end of the log."""
         while (entry := self.read(sequence + 1)) is not None:
             yield entry
             sequence += 1
@@ -124,28 +124,29 @@ class CommitLog:
         Only :func:`~airflow_provider.concurrency.commit.commit` does so.
 
         :return: True when this call put it: the commit is done.
-        :raises OSError: when it is not known whether it was put, nor found there now, or whether it survives
-            a power failure.
-        :raises InstantRolledBackError: when another entry was there and has been trimmed since: the
-            caller was paused for so long.
+        :raises OSError: when the put failed and the entry is not found, or when it is not known whether the
+            entry survives a power failure.
+        :raises InstantRolledBackError: when the caller was paused until another entry at this sequence had
+            been put and trimmed.
         """
-        # What the entry builds on survives a power failure no less than the entry: earlier entries, and what
-        # others have published.
+        # The entry builds on earlier entries and on what others have published, so these are forced to disk
+        # with it.
         self._storage.sync_later(folders=PUBLISHED_FOLDERS)
         data = entry.to_json()
         try:
             put = self._storage.put_if_absent(_path(sequence), data)
         except OSError:
-            # The answer was lost, not necessarily the put: the log says which.
+            # The put may have succeeded although its answer was lost; the log tells.
             if self.read(sequence) != entry:
                 raise
             put = True
-        # An object store's client sends a put again when no answer comes. The second one finds what the first
-        # one has put, and reports a conflict.
+        # An object store's client repeats a put that gets no answer. The second put finds the file of the
+        # first one, and reports a conflict.
         put = put or self.read(sequence) == entry
         if put:
-            self._storage.sync(COMMIT_LOG_FOLDER)  # before it is reported or shown
-        # If the process was slow only after the put, others have published, archived and trimmed the entry.
+            self._storage.sync(COMMIT_LOG_FOLDER)  # before the commit is reported or shown
+        # If the process was paused only after the put, others may have published, archived and trimmed its
+        # entry; then the instant is archived, and the commit stands.
         if put and sequence <= self.trimmed() and not self._is_archived(entry):
             self._storage.delete(_path(sequence))
             raise InstantRolledBackError(
@@ -159,22 +160,23 @@ class CommitLog:
 
     def _is_archived(self, entry: LogEntry) -> bool:
         if isinstance(entry, Savepoint):
-            return False  # what is archived under its requested time is its commit
+            return False  # the archived instant of this time is the commit that the savepoint keeps
         found = find_archived(self._storage, entry.instant)
         if found is None or not isinstance(entry, Commit | Restore):
             return found is not None
-        # What several carry out, such as a clean, may have been completed by another one's entry.
+        # An instant that several processes carry out, such as a clean, may have been completed by another
+        # entry.
         return found.instant.completion_time == entry.shown_completion
 
     def archived(self, newest: LogEntry | None) -> str:
-        """Requested time up to which instants have left the timeline, or leave it; empty where none has.
+        """Requested time up to which instants are archived, or being archived; empty when none is.
 
-        The next entry must neither undo nor keep one of them. They may still be on the timeline: an archiver
-        is at it, or died, and the next one goes on there.
+        The next entry must neither undo nor keep one of them. They may still be on the timeline, if their
+        archiver still works or has died; the next archiver finishes its work.
 
-        :param newest: the newest entry that the next one is to follow.
+        :param newest: the newest entry, which the next one follows.
         """
-        # An archiver of an earlier version has put no entry.
+        # Archivers of earlier releases put no entry.
         return max(newest.archived if newest else "", newest_archived(self._storage))
 
     def trimmed(self) -> int:
@@ -182,15 +184,15 @@ class CommitLog:
         return max((int(name) for name in self._storage.names(TRIMMED_FOLDER)), default=0)
 
     def trim(self, sequence: int) -> None:
-        """Delete the log's entries up to one; the newest is never among them.
+        """Delete the log's entries up to a sequence, but never the newest one.
 
-        :param sequence: the last entry that nobody needs any more.
+        :param sequence: sequence of the last entry that no process needs any more.
         """
         sequence = min(sequence, self.head() - 1)
         if sequence > self.trimmed():
             self._storage.put_if_absent(f"{TRIMMED_FOLDER}/{sequence:020d}", b"")
         trimmed = self.trimmed()
-        self._storage.sync(TRIMMED_FOLDER)  # it may be another one's
+        self._storage.sync(TRIMMED_FOLDER)  # another archiver may have put the file
         for each in sorted(each for each in self._listed() if each <= trimmed):
             self._storage.delete(_path(each))
         for name in self._storage.names(TRIMMED_FOLDER):

@@ -1,8 +1,9 @@
-"""What became of an instant, as the commit log and the archived timeline say.
+"""How an instant has ended, by the commit log and the archived timeline.
 
-Neither suffices alone. The log forgets what was archived. The timeline shows what a process puts there that
-was paused for longer than an archival. So :func:`fate_of` is asked before an instant is called dead, is
-rolled back, or loses a file, and its answer is final.
+Neither suffices alone. The log is trimmed when its instants are archived. The timeline may show a file of an
+archived instant, put by a process that was paused for longer than an archival. So a caller asks
+:func:`fate_of` before it takes an instant for dead, rolls it back, or deletes a file of it. The answer is
+final.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ class Fate(StrEnum):
     """How an instant has ended, which decides what happens to the files that it left."""
 
     COMPLETED = "completed"
-    """It stands. Perhaps it is not published yet."""
+    """It has committed. It may not be published yet."""
     ARCHIVED = "archived"
-    """It stands, and has left the timeline. A pending file of it came too late."""
+    """It has committed, and is archived. A pending file of it came too late."""
     UNDONE = "undone"
-    """It had completed, and a revert or a restore has undone it. Its data files are theirs."""
+    """It had completed, and a revert or a restore has undone it, which also deals with its data files."""
     DEAD = "dead"
-    """It was rolled back, or its indexes were dropped before they were complete, and it can never complete.
-    Nobody needs its data files."""
+    """It can never complete: it was rolled back, or its indexes were dropped before they were complete. No
+    reader needs its data files."""
 
 
 def fate_of(storage: Storage, commit_log: CommitLog, instant: str) -> Fate | None:
@@ -43,29 +44,29 @@ def fate_of(storage: Storage, commit_log: CommitLog, instant: str) -> Fate | Non
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
     :param instant: the instant's requested time.
-    :return: None as long as it has not ended, or where nothing is known of it.
+    :return: None as long as the instant has not ended, or when it is unknown.
     """
     for entry in commit_log.about(instant):
         if instant in entry.undone:
             return Fate.UNDONE if isinstance(entry, Revert | Restore) else Fate.DEAD
         if isinstance(entry, Savepoint):
-            continue  # has the requested time of its commit
+            continue  # a savepoint has the requested time of its commit
         if not entry.leaves_pending:
             return Fate.COMPLETED
         return Fate.DEAD if _is_dropped(commit_log, entry) else None
-    # The log is trimmed after the history was written. Archival passes no pending instant, and one that was
-    # rolled back only when that is long over.
+    # Archival writes the archived timeline before it trims the log. It stops before a pending instant, and
+    # passes a rolled-back instant only long after the rollback.
     if instant > newest_archived(storage):
         return None
     return Fate.DEAD if find_archived(storage, instant) is None else Fate.ARCHIVED
 
 
 def _is_dropped(commit_log: CommitLog, entry: LogEntry) -> bool:
-    """Whether an entry plans indexes of which none is left, so that nobody can carry it out."""
+    """Whether an entry plans indexes that are all dropped, so that no process can carry it out."""
     if not isinstance(entry, Plan) or entry.action is not Action.INDEXING:
         return False
     newest = commit_log.newest()
-    left = newest.indexes if newest is not None else None  # None: its writer knew nothing of indexes
+    left = newest.indexes if newest is not None else None  # None when its writer knew no indexes
     return left is not None and all(each.instant != entry.instant for each in left)
 
 

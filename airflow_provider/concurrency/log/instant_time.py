@@ -1,9 +1,8 @@
 """Unique requested times and strictly increasing completion times (C4 of ARCHITECTURE.md).
 
-A requested time is an even number of milliseconds, a completion time an odd one. So a moment that names a
-commit names one: where a commit was requested in the millisecond in which another one completed, that time
-would stand for both, and for two snapshots. An empty commit before a dead write may be an exception
-(:func:`requested_times_before`).
+A requested time is an even number of milliseconds, a completion time an odd one. So no requested time equals
+the completion time of another commit, and a moment that names a commit names one snapshot. An empty commit
+before a dead write may be an exception (:func:`requested_times_before`).
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ def request_instant(
 ) -> tuple[str, LogEntry | None]:
     """Take a requested time that no other instant of the table has or will have.
 
-    The test-and-set is the exclusive creation of the heartbeat file. A heartbeat is deleted
-    only once a log entry ended its instant, and that entry completes later than the
-    instant was requested: so a time larger than every completion time in the log, seen
-    after the creation, was never another instant's.
+    The test-and-set is the exclusive creation of the heartbeat file. A heartbeat is deleted only once a log
+    entry has ended its instant, and that entry's completion time is later than the instant's requested time.
+    So a time that exceeds every completion time in the log, read after the creation, has never been another
+    instant's.
 
     :param storage: the table's storage.
     :param log: the table's commit log.
@@ -42,7 +41,8 @@ def request_instant(
         if not storage.put_if_absent(heartbeat_path(candidate), info.to_json()):
             candidate = _even(after(candidate))
             continue
-        # Not from the entry known before: until this heartbeat what came after it may have been trimmed too.
+        # The log is not read from the known entry on: the entries after it may have been trimmed before this
+        # heartbeat existed.
         newest = log.newest()
         if newest is None or candidate > newest.completion_time:
             return candidate, newest
@@ -52,8 +52,8 @@ def request_instant(
 def completion_time_after(
     storage: Storage, newest: LogEntry | None, requested_time: str, *, later_than: str = ""
 ) -> str:
-    """The completion time of the entry after ``newest``: the log order is the completion
-    order on any clock.
+    """The completion time of the entry after ``newest``. It makes the log order the completion order, on any
+    clock.
 
     :param storage: the table's storage.
     :param newest: the entry before; None for the first.
@@ -66,14 +66,14 @@ def completion_time_after(
 
 
 def requested_times_before(time: str, bound: str) -> Iterator[str]:
-    """The times before another one at which something may be requested, the latest first.
+    """The requested times that are possible before another time, the latest first.
 
-    Requested times are even, so that none is the completion time of another instant. Only where no even one
-    is left above the bound, the odd ones follow: for an empty commit, since nothing is ordered by its
+    Requested times are even, so that none is the completion time of another instant. The odd times follow
+    after all even ones. Only an empty commit may take an odd time, because readers order nothing by its
     requested time.
 
     :param time: a requested time, or a completion time.
-    :param bound: all of them are later than this time; empty for no bound.
+    :param bound: a time that all returned times exceed; empty for no bound.
     """
     for is_even in (True, False):
         earlier = before(time)

@@ -1,8 +1,8 @@
 """The entries of the commit log: one kind for each thing that can become true of a table.
 
 :class:`Commit`, :class:`Plan`, :class:`Rollback`, :class:`Revert`, :class:`Restore`, :class:`Savepoint` and
-:class:`Archival`. Each is one JSON file. Which fields a file has says which kind it is, so that the files of
-earlier versions, which had one kind with all fields, are read as they are.
+:class:`Archival`. Each is one JSON file, whose fields tell its kind. So the files of earlier versions, which
+had one kind with all fields, stay readable.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class IndexState(NamedTuple):
     """An index as of an entry of the log: each later commit has to log to it.
 
     :param partition: the metadata partition, for example ``column_stats``.
-    :param instant: requested time of the indexing plan that made it; ``""`` of another Hudi writer's.
-    :param file_groups: how many file groups the partition has; that never changes.
+    :param instant: requested time of the indexing plan that made it; ``""`` when another Hudi writer made it.
+    :param file_groups: the number of file groups of the partition, which never changes.
     :param is_complete: whether readers may use the index; otherwise it is being built.
     :param made: for an index of another Hudi writer, the metadata table's instant that made its file groups.
     """
@@ -38,22 +38,22 @@ _NOTHING: frozenset[Any] = frozenset()
 
 @dataclass(frozen=True, kw_only=True)
 class LogEntry:
-    """What every entry says.
+    """The fields of every entry.
 
-    The caller that decides on an entry leaves out what the commit log gives it: its sequence, its completion
-    time, what was archived, and the indexes, unless the entry changes these.
+    The caller that decides on an entry leaves out the fields that the commit log sets: its sequence, its
+    completion time, the archival bound, and the indexes, unless the entry changes these.
 
-    :param instant: requested time of the instant that this entry completes, or schedules; of a savepoint:
-        that of the commit that it keeps; empty of an archival, which is no instant.
+    :param instant: requested time of the instant that this entry completes or schedules. A savepoint has that
+        of the commit that it keeps. Empty for an archival, which is no instant.
     :param action: the instant's action on the timeline.
     :param operation: Hudi's operation type, for example ``UPSERT``.
     :param priority: the writer's priority.
     :param completion_time: larger than every earlier entry's.
     :param owner: the writer of the entry.
-    :param indexes: the table's indexes as of this entry; None when its writer knew nothing of indexes.
-    :param properties: digest of the table's properties by which that is so. Where they say something else,
-        another Hudi writer has changed them since. Empty where this entry changes them.
-    :param archived: requested time up to which instants have left the timeline, or leave it.
+    :param indexes: the table's indexes as of this entry; None when its writer knew no indexes.
+    :param properties: digest of the table's properties that name these indexes. If the table has other
+        properties, another Hudi writer has changed them since. Empty where this entry changes them.
+    :param archived: requested time up to which instants are archived, or being archived.
     :param sequence: the entry's place in the log.
     """
 
@@ -80,7 +80,7 @@ class LogEntry:
 
     @property
     def claimed(self) -> frozenset[FileGroupId]:
-        """File groups that a plan must not name after this entry without having seen it."""
+        """File groups that a plan made before this entry must not name."""
         return self.touched
 
     @property
@@ -90,7 +90,7 @@ class LogEntry:
 
     @property
     def adds_records_in(self) -> frozenset[str]:
-        """Partition paths that have records after this entry which had not been there."""
+        """Partition paths to which this entry adds records."""
         return _NOTHING
 
     @property
@@ -100,7 +100,7 @@ class LogEntry:
 
     @property
     def shown_or_hidden(self) -> frozenset[str]:
-        """Requested times of the instants that this entry brings to the timeline, or takes from it."""
+        """Requested times of the instants that this entry puts on the timeline, or takes off it."""
         return frozenset({self.instant})
 
     def to_json(self) -> bytes:
@@ -111,7 +111,7 @@ class LogEntry:
             for name, written, default in _WRITTEN[type(self)]
             if (value := said[name]) != default
         }
-        if isinstance(self, Plan):  # no field of its own tells it from a commit
+        if isinstance(self, Plan):  # it has no field that tells it from a commit
             content["plans"] = True
         return json.dumps(content, separators=(",", ":")).encode()
 
@@ -119,7 +119,7 @@ class LogEntry:
     def from_json(cls, sequence: int, data: bytes) -> LogEntry:
         """Read a file's content; fields of later versions are ignored.
 
-        :raises ValueError: when it is no entry; a KeyError or a TypeError, too.
+        :raises ValueError: when the content is no entry; it may also raise KeyError or TypeError.
         """
         content = json.loads(data)
         kind = _kind_of(content)
@@ -138,20 +138,20 @@ class Commit(LogEntry):
 
     :param written: file groups that got a new slice.
     :param replaced: file groups that were taken out.
-    :param appended: those of the written file groups that got log files alone. They go with whatever base
-        file their file group has when the instant completes.
-    :param inserted_in: partition paths in which records were written that had not been there.
-    :param metadata_path: the staged content of the completed instant, relative to the table.
-    :param pending_action: the action under which the instant was pending, where that is another
-        one: a commit that had to take file groups out becomes a replacecommit.
+    :param appended: those of the written file groups that got log files alone. The log files belong to the
+        base file that the file group has when the instant completes.
+    :param inserted_in: partition paths that got new records.
+    :param metadata_path: path of the staged content of the completed instant, relative to the table.
+    :param pending_action: the action under which the instant was pending, if it differs: a commit that has to
+        take file groups out becomes a replacecommit.
     :param operation_key: the caller's key for finding this commit again.
     :param evolves: whether it changes the table's columns, so that the next commit has to look at them.
-    :param seen: the newest completion time on the timeline that it was decided on, under a lock that other
-        Hudi writers hold as well. What of theirs completed later came while its writer was paused; the
-        publisher looks for that. Empty under another lock.
-    :param replayed: of a commit that a replication has brought: its completion time at the source, which it
-        has on this timeline, too. The entry's own is later, because the log's order is that in which the
-        source's transactions were committed. Empty of a commit that was made here.
+    :param seen: under a lock that other Hudi writers share, the newest completion time on the timeline of the
+        decision; else empty. If another Hudi writer completed an instant later than this, the committing
+        process was paused; the publisher looks for such instants.
+    :param replayed: for a commit that a replication has brought, its completion time at the source, which its
+        instant keeps on this timeline. The entry's own completion time is later, because the log's order is
+        that in which the source's transactions were committed. Empty for a commit that was made here.
     """
 
     written: frozenset[FileGroupId] = _NOTHING
@@ -183,10 +183,10 @@ class Plan(LogEntry):
     """A table service is planned; any process may carry it out.
 
     :param file_groups: the file groups that the plan will rewrite, or whose slices it will delete.
-    :param metadata_path: the staged plan, relative to the table.
-    :param on_metadata_table: whether its instant lies on the metadata table's timeline, to be carried out
-        there without another entry. The partition paths of its file groups are relative to the table all
-        the same, so that they are never taken for the table's own.
+    :param metadata_path: path of the staged plan, relative to the table.
+    :param on_metadata_table: whether its instant is on the metadata table's timeline, and is carried out
+        there without another entry. The partition paths of its file groups are still relative to the table,
+        so that they are never taken for the table's own.
     """
 
     file_groups: frozenset[FileGroupId] = field(default=_NOTHING, metadata={"name": "written"})
@@ -214,7 +214,7 @@ class Rollback(LogEntry):
     :param rolled_back_action: that instant's action.
     :param reason: why, for people.
     :param dead_owner: the dead writer; empty when its heartbeat did not say.
-    :param dead_operation: the dead writer's operation type; empty likewise.
+    :param dead_operation: the dead writer's operation type; empty when its heartbeat did not say.
     :param dead_priority: the dead writer's priority.
     """
 
@@ -234,17 +234,18 @@ class Rollback(LogEntry):
 
 @dataclass(frozen=True, kw_only=True)
 class Revert(LogEntry):
-    """A completed instant is undone: a rewrite, or a write of a transaction that was aborted; or another Hudi
-    writer has undone it.
+    """A completed instant is undone: a rewrite, or a write of an aborted transaction; or another Hudi writer
+    has undone it.
 
     :param rolls_back: requested time of the instant.
     :param rolled_back_action: that instant's action.
     :param reverts: sequence of the entry that had completed it.
-    :param written: that entry's.
-    :param replaced: that entry's.
-    :param appended: that entry's.
-    :param inserted_in: partition paths in which records have come back.
-    :param by_another: whether another Hudi writer has undone it, on the timeline: nothing is to be published.
+    :param written: the written file groups of that entry.
+    :param replaced: the replaced file groups of that entry.
+    :param appended: the appended file groups of that entry.
+    :param inserted_in: partition paths in which records become visible again.
+    :param by_another: whether another Hudi writer has undone it on the timeline, so that there is no instant
+        to publish.
     """
 
     action: Action = Action.ROLLBACK
@@ -280,7 +281,7 @@ class Restore(LogEntry):
     """The table goes back to an earlier commit: later ones are undone, all at once.
 
     :param undoes: requested times of the commits that are undone.
-    :param metadata_path: the staged content of the completed instant, relative to the table.
+    :param metadata_path: path of the staged content of the completed instant, relative to the table.
     """
 
     action: Action = Action.RESTORE
@@ -301,7 +302,7 @@ class Restore(LogEntry):
 class Savepoint(LogEntry):
     """The snapshot of a commit is kept.
 
-    :param metadata_path: the staged content of the savepoint, relative to the table.
+    :param metadata_path: path of the staged content of the savepoint, relative to the table.
     """
 
     action: Action = Action.SAVEPOINT
@@ -315,7 +316,7 @@ class Savepoint(LogEntry):
 
 @dataclass(frozen=True, kw_only=True)
 class Archival(LogEntry):
-    """Instants leave the timeline, up to :attr:`LogEntry.archived`. Nothing is published by it."""
+    """Instants leave the timeline, up to :attr:`LogEntry.archived`. An archival publishes nothing."""
 
     instant: str = ""
     action: Action = Action.ARCHIVE
@@ -327,10 +328,10 @@ class Archival(LogEntry):
 
 
 def without_reverted(entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """Entries without those that a later one of them undoes, and without their reverts.
+    """Entries without those that a later entry among them undoes, and without the reverts of these.
 
-    What was done and undone after a writer's base left every file group as the writer knows it. A restore
-    stays: it may have undone earlier ones as well.
+    An entry that was put and undone after a writer's base leaves every file group as the writer knows it. A
+    restore stays in the list, because it may also have undone earlier entries.
 
     :param entries: entries in log order.
     """
@@ -347,7 +348,7 @@ def without_reverted(entries: Iterable[LogEntry]) -> list[LogEntry]:
 
 
 def _name(each: Any) -> str:
-    """Under which name a field is in the file."""
+    """The name of a field in the file."""
     return str(each.metadata.get("name", each.name))
 
 
@@ -365,7 +366,7 @@ def _file_groups(value: Iterable[Iterable[str]]) -> frozenset[FileGroupId]:
     return frozenset(FileGroupId(*each) for each in value)
 
 
-# What the file has as a list or a string, by the name of its field.
+# Readers of the fields that the file has as a list or a string, by field name.
 _READ: Mapping[str, Callable[[Any], Any]] = {
     "written": _file_groups,
     "replaced": _file_groups,
@@ -392,7 +393,7 @@ _NAMES: Mapping[type[LogEntry], Mapping[str, str]] = {
     for kind in (Commit, Plan, Rollback, Revert, Restore, Savepoint, Archival)
 }
 
-# Of each kind the fields with their names in the file, and the value for which a field is left out.
+# By kind: each field, its name in the file, and the value for which the field is left out.
 _WRITTEN: Mapping[type[LogEntry], Sequence[tuple[str, str, Any]]] = {
     kind: [
         (each.name, _name(each), None if each.name in _ALWAYS else each.default)

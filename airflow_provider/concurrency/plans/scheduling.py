@@ -1,10 +1,10 @@
 """Scheduling table services: plans on a static view, published like commits (RFC-22,
 "Scheduling Table Management Services").
 
-A planner holds the table lock, so that its snapshot stays the newest while it plans. That makes planning
-cheap, but not safe, because the process that holds the lock can be paused. So a plan exists once its entry
-is in the commit log, like a commit. Between the snapshot and that entry no commit and no other plan may
-have touched its file groups.
+A planner holds the table lock, so that its snapshot stays the newest while it plans. The lock makes planning
+cheap, but not safe, because the process that holds it can be paused. So a plan exists once its entry is in
+the commit log, like a commit. Between the snapshot and that entry, no commit and no other plan may have
+touched the plan's file groups.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SERVICES = frozenset(
 
 @dataclass(frozen=True)
 class ServicePlan:
-    """What a table service is going to do.
+    """The plan of a table service.
 
     :param file_groups: the file groups that the plan rewrites, or whose slices it deletes.
     :param content: the requested instant's content: Hudi's own plan record, as Avro.
@@ -56,8 +56,8 @@ def pending_plans(table: HudiTable, action: Action, *, idle: bool = False) -> li
     """Plans of this package that have neither completed nor been rolled back, oldest first.
 
     :param table: the table.
-    :param action: of the table service.
-    :param idle: only those that nobody carries out.
+    :param action: the action of the table service.
+    :param idle: whether to return only plans that no process carries out.
     """
     pending = {
         each.instant
@@ -76,7 +76,7 @@ def pending_plans(table: HudiTable, action: Action, *, idle: bool = False) -> li
 
 
 Planner = Callable[[FileSystemView, frozenset[FileGroupId]], ServicePlan | None]
-"""Makes a plan from the snapshot, and from the file groups that it must leave alone."""
+"""Makes a plan, given the snapshot and the file groups that the plan must leave alone."""
 
 
 def schedule(
@@ -90,32 +90,33 @@ def schedule(
     on_metadata_table: bool = False,
     operation_key: str | None = None,
 ) -> str | None:
-    """Plan a table service, as an instant of its own that anybody can carry out later.
+    """Plan a table service, as an instant of its own that any process can carry out later.
 
     :param table: the table.
-    :param planner: called under the table lock, perhaps more than once; must write nothing. The file
-        groups that it must leave alone are those of pending plans, those that open transactions hold,
-        and, but for a clean or a compaction, those that live writers of higher priority work on, or other
-        Hudi writers, which refuse to write what somebody has planned to rewrite.
+    :param planner: called under the table lock, perhaps more than once; must write nothing. It must leave
+        alone the file groups of pending plans, and those that open transactions hold. Except for a clean or a
+        compaction, it must also leave alone the file groups of live writers of higher priority, and of other
+        Hudi writers, which refuse to write to a file group that a plan rewrites.
     :param action: the instant's action, for example :attr:`Action.CLUSTERING`.
     :param operation: Hudi's operation type, for example ``CLUSTER``.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; the filesystem lock in the table by default.
-    :param on_metadata_table: whether the plan is for the metadata table. Then every log file of an instant
-        that completed by the plan's requested time is there, and any later one completes after it.
-    :param operation_key: with which :func:`~airflow_provider.concurrency.roll_back_operation` ends what is
-        left of this call when its process dies.
+    :param on_metadata_table: whether the plan is for the metadata table. Then all log files of instants that
+        completed by the plan's requested time exist when the planner is called, and later log files belong to
+        instants that complete later.
+    :param operation_key: key by which :func:`~airflow_provider.concurrency.roll_back_operation` rolls back
+        what this call leaves if its process dies.
     :return: requested time of the plan, for :func:`~airflow_provider.concurrency.begin_planned`; None
-        when the planner found nothing to do, or another Hudi writer does not tell in time what it works on.
+        when the planner found nothing to do, or another Hudi writer does not put its plan in time.
     :raises InvalidInputError: when the plan names a file group that it must leave alone.
-    :raises LockTimeoutError: when the table lock could not be had in time.
+    :raises LockTimeoutError: when the table lock could not be acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
     storage = table.storage
     commit_log = CommitLog(storage)
     planned: tuple[Moment, ServicePlan | None] | None = None
-    # Beside a compaction writers append log files, which belong to the next file slices.
+    # Writers may append log files during a compaction: these belong to the next file slices.
     rewrites = action not in (Action.CLEAN, Action.COMPACTION)
 
     def decide(moment: Moment) -> Plan | None:
@@ -125,7 +126,7 @@ def schedule(
         _, plan = planned
         if plan is None:
             return None
-        _ = moment.timeline  # what another Hudi writer has completed comes before it
+        _ = moment.timeline  # loaded, so that the entry completes after the commits of other Hudi writers
         instant = moment.request_instant(action, operation, priority=priority, operation_key=operation_key)
         storage.put(staged_plan_path(instant), plan.content)
         return Plan(
@@ -141,7 +142,7 @@ def schedule(
 
     def make_plan(moment: Moment) -> ServicePlan | None:
         reserved = left_alone = reserved_file_groups(storage, commit_log, moment.timeline)
-        if rewrites:  # and does not only take what no writer works on
+        if rewrites:  # a clean or a compaction is in no writer's way
             above = [writer.file_groups for writer in writers_above(storage, priority)]
             theirs = others_writing(storage)
             if unknown := [instant for instant, groups in theirs.items() if groups is None]:
@@ -149,7 +150,7 @@ def schedule(
                 log.warning(told, storage.root, operation, unknown[0])
                 return None
             left_alone = reserved.union(*above, *(groups for groups in theirs.values() if groups))
-        if on_metadata_table:  # what completed before the plan must not be logged after it
+        if on_metadata_table:  # a commit that completed before the plan must not be logged after it
             log_unlogged_commits(storage, moment.indexes, moment.timeline, after=moment.completed_until)
         plan = planner(moment.view(), left_alone)
         if plan is not None and (taken := plan.file_groups & reserved):
@@ -171,9 +172,9 @@ def schedule(
 def _is_outdated(
     moment: Moment, planned_at: Moment, plan: ServicePlan | None, on_metadata_table: bool
 ) -> bool:
-    """Whether something has come since a plan was made that the plan should have known."""
+    """Whether an entry that was put since a plan was made makes the plan invalid."""
     if plan is None or (on_metadata_table and moment.sequence > planned_at.sequence):
-        return True  # to the metadata table every entry may log
+        return True  # every entry may log to the metadata table
     entries = [change.entry for change in moment.changes_since(planned_at)]
     if on_metadata_table and entries:
         return True
@@ -183,13 +184,13 @@ def _is_outdated(
 def reserved_file_groups(
     storage: Storage, commit_log: CommitLog, timeline: Timeline
 ) -> frozenset[FileGroupId]:
-    """File groups that no plan may name now: those of pending plans, and what open transactions hold.
+    """File groups that no plan may name now: those of pending plans, and those that open transactions hold.
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
     :param timeline: the active timeline.
     """
-    # What may be undone must find everything as it left it, what it superseded too.
+    # A write that may be undone needs its file groups unchanged, including the slices that it superseded.
     of_transactions = (
         write.written | write.merged_on | write.replaced for write in writes_of_open_transactions(storage)
     )

@@ -1,8 +1,8 @@
-"""When a table service stops itself: after it has failed on the same input again and again.
+"""A table service stops itself after it has failed on the same input again and again.
 
-The commit log tells all about failed clusterings: a failed plan was rolled back,
-and its input has changed if a commit has touched its file groups since. The other services put no entry
-when they fail, so each of their failures is kept as a file until the service succeeds.
+The commit log tells the failures of clusterings: a failed plan was rolled back, and its input has changed if
+a commit has touched its file groups since. The other services put no entry when they fail. So each of their
+failures is kept as a file until the service succeeds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_FAILURES = 3
 
 FAILURES_FOLDER = ".hoodie/.service_failures"
 
-_ENTRIES = 200  # of the log, that are looked at: what failed longer ago may be tried again
+_ENTRIES = 200  # entries of the log that are searched; an older failure does not count
 _CLEARED = "cleared"
 _HOW_TO_CLEAR = (
     "or when a person has mended the reason and tries again: on the command line, by `table-services "
@@ -48,25 +48,25 @@ _HOW_TO_CLEAR = (
 
 
 class Service(StrEnum):
-    """A table service, by the name that commands and messages have for it."""
+    """A table service; the value is its name in commands and messages."""
 
     CLUSTERING = "clustering"
     CLEANING = "cleaning"
     COMPACTION = "compaction"
-    """Of the metadata table."""
+    """A compaction of the metadata table."""
     TABLE_COMPACTION = "table-compaction"
-    """Of a merge-on-read table."""
+    """A compaction of a merge-on-read table."""
     ARCHIVAL = "archival"
     INDEXING = "indexing"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """That a service failed on a table.
+    """A failure of a service on a table.
 
-    :param at: instant time.
+    :param at: instant time of the failure.
     :param reason: the error.
-    :param input: the service's input; the service goes on by itself when its input is another.
+    :param input: the service's input; a stopped service resumes by itself when its input has changed.
     :param owner: host and process.
     """
 
@@ -80,8 +80,8 @@ def failures(table: HudiTable, service: Service) -> list[Failure]:
     """The failures of a service in a row, since its last success.
 
     :param table: the table.
-    :param service: which one.
-    :return: oldest first; of a clustering only those whose input still stands as it was.
+    :param service: the service.
+    :return: oldest first; of clusterings only those whose input is unchanged.
     """
     if service is Service.CLUSTERING:
         entries = reversed(failures_in_a_row(table))
@@ -89,16 +89,16 @@ def failures(table: HudiTable, service: Service) -> list[Failure]:
     folder = _folder(service)
     found = []
     for name in sorted(table.storage.names(folder)):
-        with suppress(FileNotFoundError):  # cleared in this moment
+        with suppress(FileNotFoundError):  # just cleared
             found.append(Failure(**json.loads(table.storage.read(f"{folder}/{name}"))))
     return found
 
 
 def clear_failures(table: HudiTable, service: Service) -> None:
-    """Let a service go on that has stopped itself, as if it had not failed.
+    """Forget the failures of a service, so that it resumes if it has stopped itself.
 
     :param table: the table.
-    :param service: which one.
+    :param service: the service.
     """
     folder = _folder(service)
     if service is Service.CLUSTERING:
@@ -113,17 +113,16 @@ def clear_failures(table: HudiTable, service: Service) -> None:
 def stopping_itself(
     table: HudiTable, service: Service, input_of: Callable[[], str], most: int | None
 ) -> Iterator[None]:
-    """A run of a service; when it fails that counts, and when it has failed too often it is not begun.
+    """A context for a run of a service: it counts failures, and does not begin a run after too many of them.
 
-    What another call may get over, with nothing else changed, does not count: a lost conflict, a lock.
-    Nor does what the caller got wrong.
+    A failure that another call may get over, such as a lost conflict or a lock, does not count. Nor does an
+    error of the caller.
 
     :param table: the table.
-    :param service: which one.
+    :param service: the service.
     :param input_of: returns the run's input; called only after a failure.
-    :param most: failures in a row after which it stops, until the input is another; None to try again
-        whatever happened.
-    :raises ServiceStoppedError: when it has stopped; tells the last reason.
+    :param most: failures in a row after which the service stops until its input changes; None never stops it.
+    :raises ServiceStoppedError: when the service has stopped; the error names the last reason.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
@@ -150,13 +149,13 @@ def stopping_itself(
 
 
 def log_head(table: HudiTable) -> str:
-    """The input of a service that plans on the table as it is: it is another after every commit."""
+    """The input of a service that plans on the whole table: it changes with every commit."""
     newest = CommitLog(table.storage).newest()
     return f"the table as of {newest.completion_time}" if newest else "the table without commits"
 
 
 def failures_in_a_row(table: HudiTable) -> list[Rollback]:
-    """The rollbacks of clusterings whose input still stands as it was, since the last success.
+    """The rollbacks of clusterings whose input is unchanged, since the last success.
 
     :param table: the table.
     :return: newest first.
@@ -186,12 +185,12 @@ def failures_in_a_row(table: HudiTable) -> list[Rollback]:
 
 
 def check_not_stopped(table: HudiTable, most: int | None) -> None:
-    """Make sure that clustering has not failed too often to be planned once more.
+    """Make sure that clustering has not failed too often to be planned again.
 
     :param table: the table.
-    :param most: failures in a row after which it stops; None for a person who has found the reason,
-        and tries again whatever happened.
-    :raises ServiceStoppedError: when it has stopped; tells the last reason.
+    :param most: failures in a row after which clustering stops; None never stops it, for a person who has
+        found the reason.
+    :raises ServiceStoppedError: when clustering has stopped; the error names the last reason.
     """
     if most is None:
         return
@@ -210,17 +209,17 @@ def check_not_stopped(table: HudiTable, most: int | None) -> None:
 
 
 def _counts(error: Exception) -> bool:
-    """Whether a failure is the service's own, and will be there the next time."""
+    """Whether a failure is the service's own, and will recur."""
     if isinstance(error, InvalidInputError | NoSuchInstantError | ServiceStoppedError):
         return False
-    if type(error) is CommitError:  # no conflict, no rollback, no full storage: its own files are wrong
+    if type(error) is CommitError:  # not a subclass such as a conflict: the service's own files are wrong
         return True
     return not (isinstance(error, TableServiceError) and error.retryable)
 
 
 def _keep(storage: Storage, service: Service, error: Exception, given: str) -> None:
     failure = Failure(now(), f"{type(error).__name__}: {error}", given, describe_owner())
-    name = f"{time.time_ns()}-{uuid.uuid4().hex[:8]}.json"  # in their order, also within a millisecond
+    name = f"{time.time_ns()}-{uuid.uuid4().hex[:8]}.json"  # names sort by time, also within a millisecond
     try:
         storage.put(f"{_folder(service)}/{name}", json.dumps(asdict(failure)).encode())
     except OSError as not_kept:  # the storage may be what failed
@@ -230,7 +229,7 @@ def _keep(storage: Storage, service: Service, error: Exception, given: str) -> N
 def _text(input_of: Callable[[], str]) -> str:
     try:
         return input_of()
-    except (TableServiceError, OSError):  # may be why the service fails
+    except (TableServiceError, OSError):  # this may be the reason of the failure
         return "what cannot be read"
 
 

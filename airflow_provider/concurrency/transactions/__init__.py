@@ -1,4 +1,4 @@
-"""The end of a metastore transaction at its tables, and the recovery of those whose owners died."""
+"""The end of a metastore transaction at its tables, and the recovery of transactions whose owners died."""
 
 from airflow_provider.concurrency.transactions.predecessors import commit_predecessors
 from airflow_provider.concurrency.transactions.recovery import recover_transactions

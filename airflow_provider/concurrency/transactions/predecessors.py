@@ -1,8 +1,8 @@
-"""The transactions of commits on which another commit was merged end before that commit's transaction.
+"""The order of transactions: a commit's transaction ends after those of the commits that it was merged on.
 
-A write completes on its table's timeline first, and its own transaction commits a moment later. In between,
-or for longer when its writer was killed just then, another write may be merged on it. If that one's
-transaction ended first, no snapshot could show its rows without those of the open transaction.
+A write completes on its table's timeline first, and its own transaction commits a moment later, or much later
+if its writer was killed in between. Meanwhile another write may be merged on it. If the transaction of the
+later write ended first, no snapshot could show its rows without those of the open transaction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_provider.table.timeline import earliest_zone, format_time
 
 log = logging.getLogger(__name__)
 
-# The clocks of the metastore's database and of the committers may differ by so much.
+# The clocks of the metastore's database and of the committers differ by no more than this.
 _CLOCK_SKEW = timedelta(minutes=10)
 
 
@@ -32,9 +32,9 @@ def commit_predecessors(
 ) -> list[int]:
     """Commit the open transactions of the completed writes on which a commit was merged.
 
-    The timeline is the truth for a transaction of a single write: once the write has completed, anybody may
-    commit the transaction, as recovery does. A transaction around several writes is left alone; no other
-    write is merged on what it holds.
+    The timeline is the truth for a transaction of a single write: once the write has completed, any process
+    may commit the transaction, as recovery does. A transaction around several writes is left alone, because
+    no other write is merged on its file groups.
 
     :param metastore: the metastore.
     :param table: the table.
@@ -45,7 +45,7 @@ def commit_predecessors(
     :return: the transactions that were committed, in the order of their commits on the timeline.
     """
     valid = metastore.valid_write_id_list(database, name)
-    since = instant  # whatever completed since then is concurrent
+    since = instant  # commits that completed later are concurrent
     if any(each != write_id and not valid.is_aborted(each) for each in valid.exceptions):
         since = min(since, _oldest_open(metastore, table))
     needed: list[Effect] = []
@@ -85,12 +85,12 @@ def _effects_since(table: HudiTable, since: str) -> Iterator[Effect]:
     for commit in reversed(timeline.commits()):
         if (commit.completion_time or "") < since:
             return
-        with suppress(NoSuchInstantError):  # undone in this moment
+        with suppress(NoSuchInstantError):  # just undone
             yield effect_of(table.storage, timeline, commit)
 
 
 def _oldest_open(metastore: AnyMetastore, table: HudiTable) -> str:
-    """An instant time of the table before the oldest open transaction; no commit of an open one is older."""
+    """An instant time before the oldest open transaction; no commit of an open transaction is older."""
     valid = metastore.valid_txn_list()
     oldest = min((each for each in valid.exceptions if not valid.is_aborted(each)), default=None)
     opened_at = time.time() if oldest is None else metastore.get_txn(oldest).opened_at

@@ -1,4 +1,5 @@
-"""Recovery: ending the metastore transactions of writers that died, as the timelines of their tables say."""
+"""Recovery: commits or aborts the metastore transactions of dead writers, by the timelines of their
+tables."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from airflow_provider.table.timeline import format_time
 
 log = logging.getLogger(__name__)
 
-# The clocks of the metastore's database and of the committers may differ by so much.
+# The clocks of the metastore's database and of the committers differ by no more than this.
 _CLOCK_SKEW = timedelta(days=1)
 
 
@@ -41,27 +42,28 @@ def recover_transactions(
     storage_options: Mapping[str, Any] | None = None,
     sees_all_tables: bool = True,
 ) -> list[RecoveredTxn]:
-    """End every transaction without a heartbeat as the timelines of its tables say.
+    """End every transaction without a heartbeat, by the timelines of its tables.
 
-    A transaction all of whose writes have committed is committed, after its new partitions are
-    registered and INSERT events told; one around several writes only when its commit had been asked
-    for. Of any other the pending instants are rolled back, and it is aborted; then what it had committed
-    to the tables is reverted. The writes of a transaction are found by the instants that it recorded, or
-    by the operation key in its ``agent`` (:func:`~airflow_provider.locks.owner.describe_owner`).
+    If all writes of a transaction have committed, recovery registers its new partitions, fires its INSERT
+    events, and commits it. It commits a transaction around several writes only if its commit had been
+    requested. It aborts any other transaction, rolls back its pending instants, and reverts its completed
+    ones. It finds the writes of a transaction by the instants that the transaction recorded, or by the
+    operation key in its ``agent`` (:func:`~airflow_provider.locks.owner.describe_owner`).
 
     :param metastore: the metastore.
-    :param timeout_seconds: silence after which a transaction counts as left alone
-        (Hive's ``hive.txn.timeout``), unless it was opened with a timeout of its own.
+    :param timeout_seconds: silence after which a transaction counts as abandoned (Hive's
+        ``hive.txn.timeout``), unless it was opened with a timeout of its own.
     :param storage_options: keyword arguments of the tables' fsspec file systems.
     :param sees_all_tables: whether a table that is not found is gone. False for a process that may not reach
-        every table's storage, such as a metastore's service: it leaves what was written there to others.
-    :return: what became of each.
+        every table's storage, such as a metastore's service: it leaves the writes to such tables to other
+        processes.
+    :return: the transactions that were ended, with their outcome.
     """
 
     def ended_well(write: TableWriteInfo) -> bool:
         txn = metastore.get_txn(write.txn_id)
         if not txn.commit_on_recovery:
-            return False  # what it wrote is undone once it is aborted
+            return False  # its writes are undone once it is aborted
         try:
             table = HudiTable.open(write.location, storage_options)
         except Exception as error:
@@ -75,7 +77,7 @@ def recover_transactions(
             return False
         if specs := partition_specs(table, partitions_of(table, instant)):
             metastore.add_partitions(write.database, write.table, specs)
-        # Another process that recovers it at the same moment may have ended it, with its events.
+        # Another process that recovers the transaction too may have fired the events and ended it.
         with suppress(NoSuchTransactionError, TransactionAbortedError):
             for one in insertions(table, instant):
                 metastore.fire_insert_event(
@@ -94,14 +96,15 @@ def recover_transactions(
             try:
                 settle_transactions(metastore, HudiTable.open(write.location, storage_options))
             except (TableServiceError, OSError) as error:
-                # The next writer does it; of an aborted one no reader with a snapshot sees anything.
+                # The next writer settles it. No reader with a snapshot sees the writes of an aborted
+                # transaction.
                 told = "transaction %d has ended, and not yet in %s: %s"
                 log.warning(told, each.txn_id, write.location, error)
     return recovered
 
 
 def _is_foreign(metastore: AnyMetastore, write: TableWriteInfo) -> bool:
-    """Whether a write is into a table of another kind, which one of Hive's own clients made."""
+    """Whether a write is into a table that one of Hive's own clients made, and that is no Hudi table."""
     table = metastore.get_table(write.database, write.table)
     return write.instant is None and bool(table.hive_fields) and table.parameters.get(PROVIDER) != HUDI
 
@@ -109,7 +112,7 @@ def _is_foreign(metastore: AnyMetastore, write: TableWriteInfo) -> bool:
 def _settled(table: HudiTable, txn: TxnInfo) -> str | None:
     """The commit of the operation that a transaction's agent names; a pending one is rolled back.
 
-    :raises TableError: when it cannot be rolled back, so that it may commit yet; the transaction stays open.
+    :raises TableError: when it cannot be rolled back, and so may still commit; the transaction stays open.
     """
     _, operation_key = split_owner(txn.agent or "")
     if operation_key is None:

@@ -1,9 +1,9 @@
 """The end of a metastore transaction around writes into several tables: all of them become visible, or none.
 
 Each write completes on its table's timeline when it is done, and the transaction holds its file groups
-(``conflicts/open_transactions.py``). The transaction's commit in the metastore is one step for all tables.
-So is its abort; after it every write is reverted, so that readers that know no transactions stop seeing it,
-too.
+(``conflicts/open_transactions.py``). The transaction's commit in the metastore is one step for all tables,
+and so is its abort. After an abort every write is reverted, so that readers that know no transactions stop
+seeing it too.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _PENDING = "pending"  # sorts after every completion time
 def commit_transaction(
     metastore: AnyMetastore, txn_id: int, *, storage_options: Mapping[str, Any] | None = None
 ) -> int:
-    """Commit a transaction around several writes; doing it again changes nothing.
+    """Commit a transaction around several writes. A second call changes nothing.
 
-    Its new partitions are registered, and its INSERT events told, in the same step.
+    The same step registers its new partitions and fires its INSERT events.
 
     :param metastore: the metastore.
     :param txn_id: the transaction.
     :param storage_options: keyword arguments of the tables' fsspec file systems.
     :return: the id of its COMMIT_TXN event.
-    :raises CommitError: when a table in which the transaction has a write id has no completed write of
-        it, or one that goes on; the transaction stays open.
+    :raises CommitError: when a table in which the transaction has a write id has no completed write of it, or
+        has a pending one; the transaction stays open.
     :raises TransactionAbortedError: when it was aborted, for example by its timeout.
     :raises NoSuchTransactionError: when it was never opened.
     :raises TableError: when one of its tables cannot be opened.
     """
     writes = metastore.writes_of(txn_id)
     if metastore.get_txn(txn_id).state is not TxnState.OPEN:
-        event_id = metastore.commit_txn(txn_id)  # says when it was aborted
+        event_id = metastore.commit_txn(txn_id)  # raises when it was aborted
     else:
         new: dict[tuple[str, str], list[PartitionSpec]] = {}
         inserted: dict[tuple[str, str], list[Insertion]] = {}
@@ -60,14 +60,14 @@ def commit_transaction(
             table, place = HudiTable.open(write.location, storage_options), (write.database, write.table)
             new.setdefault(place, []).extend(partition_specs(table, _partitions_written(table, write)))
             inserted.setdefault(place, []).extend(insertions(table, write.instant or ""))
-        # From here on recovery goes through with it, should this process die.
+        # From here on, recovery commits the transaction if this process dies.
         metastore.request_commit(txn_id)
         event_id = metastore.commit_txn(txn_id, new_partitions=new, insertions=inserted)
     for location in _locations(writes):
         try:
             _release(HudiTable.open(location, storage_options), txn_id)
         except (TableServiceError, OSError) as error:
-            # The next writer releases it: settle_transactions.
+            # The next writer releases the file groups (settle_transactions).
             log.warning("transaction %d is committed, and still holds %s: %s", txn_id, location, error)
     return event_id
 
@@ -79,7 +79,7 @@ def abort_transaction(
     reason: str = "asked for",
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Abort a transaction and undo its writes, completed and pending ones; doing it again changes nothing.
+    """Abort a transaction, and undo its completed and pending writes. A second call changes nothing.
 
     :param metastore: the metastore.
     :param txn_id: the transaction.
@@ -87,8 +87,8 @@ def abort_transaction(
     :param storage_options: keyword arguments of the tables' fsspec file systems.
     :return: the id of its ABORT_TXN event.
     :raises NoSuchTransactionError: when it is committed, or was never opened.
-    :raises TableError: when a write cannot be undone, or a table cannot be opened. The transaction is
-        aborted all the same, and no reader with a snapshot sees anything of it.
+    :raises TableError: when a write cannot be undone, or a table cannot be opened. The transaction is aborted
+        all the same, and no reader with a snapshot sees its writes.
     """
     writes = metastore.writes_of(txn_id)
     event_id = metastore.abort_txn(txn_id)
@@ -106,9 +106,9 @@ def abort_transaction(
 
 
 def settle_transactions(metastore: AnyMetastore, table: HudiTable) -> None:
-    """Apply the end of transactions to a table that they still hold something of.
+    """Apply the end of transactions to a table in which they still hold file groups.
 
-    The process that ends a transaction does it; this finishes what such a process has left if it died.
+    The process that ends a transaction does this. If such a process dies, this function finishes its work.
 
     :param metastore: the metastore in which the table is registered.
     :param table: the table.
@@ -118,9 +118,9 @@ def settle_transactions(metastore: AnyMetastore, table: HudiTable) -> None:
         try:
             state, writes = metastore.get_txn(txn_id).state, metastore.writes_of(txn_id)
         except NoSuchTransactionError:
-            continue  # of another metastore
+            continue  # the transaction is of another metastore
         if table.location not in _locations(writes):
-            continue  # likewise
+            continue  # here too
         if state is TxnState.COMMITTED:
             _release(table, txn_id)
         elif state is TxnState.ABORTED:
@@ -128,10 +128,10 @@ def settle_transactions(metastore: AnyMetastore, table: HudiTable) -> None:
 
 
 def undo_writes(table: HudiTable, txn_id: int) -> None:
-    """Undo what an aborted transaction wrote into a table, whether it completed or not.
+    """Undo the writes of an aborted transaction to a table, completed and pending ones.
 
     :param table: the table.
-    :param txn_id: the transaction; aborted in the metastore, so that no process commits it any more.
+    :param txn_id: the transaction; it is aborted in the metastore, so that no process can commit it.
     :raises TableError: when a write cannot be undone.
     """
     reason, timeline = f"transaction {txn_id} was aborted", table.timeline()
@@ -140,18 +140,18 @@ def undo_writes(table: HudiTable, txn_id: int) -> None:
         found = timeline.find(instant)
         return (found and found.completion_time) or _PENDING
 
-    # What completed later may be merged on what completed earlier.
+    # A later write may be merged on an earlier one, so the last one is undone first.
     for instant in sorted(_held_by(table, txn_id), key=completion, reverse=True):
         if is_completed(table, instant):
             revert(table, instant, reason=reason)
         else:
-            with suppress(NoSuchInstantError):  # it never began, or another process was faster
+            with suppress(NoSuchInstantError):  # the write never began, or another process was faster
                 rollback(table, instant, reason=reason)
         unmark_open_transaction(table.storage, instant)
 
 
 def is_completed(table: HudiTable, instant: str) -> bool:
-    """Whether an instant is a commit, published if its writer did not come to that."""
+    """Whether an instant has committed. If its writer has not published it, this function does."""
     publish_head(table.storage, CommitLog(table.storage))
     return table.find_commit(instant) is not None
 
@@ -173,7 +173,7 @@ def partitions_of(table: HudiTable, instant: str) -> list[str]:
 
 
 def insertions(table: HudiTable, instant: str) -> list[Insertion]:
-    """What a commit added, as INSERT events tell it: one for each partition.
+    """The INSERT events of a commit, one for each partition.
 
     :param table: the table.
     :param instant: the commit's requested time.

@@ -1,9 +1,9 @@
-"""An empty commit before a dead first write, so that nothing it left can become visible.
+"""An empty commit before a dead first write, so that none of its files can become visible.
 
 Readers take a data file that is older than the timeline for a file of an archived commit (Hudi's
 ``containsOrBeforeTimelineStarts``). A dead writer may still write such a file after its rollback. A
 completed commit that was requested earlier hides the file. If the first write of a table dies, there is no
-such commit, and one is put before the rollback.
+such commit, so an empty one is put before the rollback.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 def ensure_commit_before(storage: Storage, dead: str) -> None:
     """Put an empty commit that is older than an instant, unless the timeline has an older one.
 
-    If no millisecond between the archive and the instant is free, no such commit can be put: what a dead
-    writer puts after its rollback then shows until the next clean.
+    If no millisecond between the last archived instant and this one is free, no such commit can be put. Then
+    files that the dead writer puts after its rollback are visible until the next clean.
 
     :param storage: the table's storage.
     :param dead: requested time of an instant that is about to be rolled back.
@@ -46,7 +46,7 @@ def ensure_commit_before(storage: Storage, dead: str) -> None:
 
 
 def _put_commit_before(storage: Storage, dead: str) -> bool:
-    """Put the commit, unless others do; False where no time is left for it."""
+    """Put the commit, unless another process does; False where no requested time is free for it."""
     table = HudiTable.at(storage)
     action, text = table.write_action, table.config.create_schema
     info = HeartbeatInfo(describe_owner(), action, "INSERT", 0, 10.0, 6)
@@ -62,7 +62,7 @@ def _put_commit_before(storage: Storage, dead: str) -> bool:
     staged_write.stage(content)
 
     def decide(moment: Moment) -> Commit | None:
-        # Others took this process for dead, because it was paused; or they had the same to do.
+        # Other processes may have taken this paused process for dead, or may have put such a commit.
         if moment.fate_of(instant) is not None or _has_commit_before(storage, dead):
             return None
         view = FileSystemView(storage, lambda: Timeline.load(storage))
@@ -80,11 +80,12 @@ def _has_commit_before(storage: Storage, instant: str) -> bool:
 
 
 def _take_instant_before(storage: Storage, instant: str, info: HeartbeatInfo) -> str | None:
-    """A requested time in the past that no other instant has or will have; only this function takes such.
+    """A requested time in the past that no other instant has or will have. Only this function takes such
+    times.
 
-    As in :func:`~airflow_provider.concurrency.log.request_instant` the heartbeat claims it, and then
-    there is the look whether another instant had it before. What was archived has ended: a commit that is
-    requested before that counts as dead.
+    As in :func:`~airflow_provider.concurrency.log.request_instant`, the heartbeat claims the time, and then
+    this function checks that no other instant has used it. The time has to be later than all archived
+    instants, because an earlier commit would count as dead.
     """
     for candidate in requested_times_before(instant, newest_archived(storage)):
         if storage.put_if_absent(heartbeat_path(candidate), info.to_json()):

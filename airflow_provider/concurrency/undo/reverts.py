@@ -1,10 +1,10 @@
-"""Revert: the rollback of a commit that has completed: of a rewrite (RFC-22's example for priorities), or
-of a write whose transaction was aborted.
+"""Revert: the rollback of a completed commit, either a rewrite (RFC-22's example for priorities), or a write
+whose transaction was aborted.
 
 A revert is the most dangerous step of all; ARCHITECTURE.md lists its four guards. It is encoded as a rollback
-of the instant: its completed file is deleted, so that readers see the replaced file groups again. A new
-replacecommit that named those file groups would lose all of their rows in a standard reader. A search over a
-model has found that each guard is necessary; if one fails, the caller rebases instead.
+of the instant: the instant's completed file is deleted, so that readers see the replaced file groups again. A
+new replacecommit that named those file groups would lose all of their rows in a standard reader. A search
+over a model has shown that each guard is necessary. If a guard fails, the caller rebases instead.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 
 def obstacle(storage: Storage, commit_log: CommitLog, rewrite: Commit) -> str | None:
-    """Why a completed rewrite must not be reverted now.
+    """The reason why a completed rewrite must not be reverted now.
 
-    Two of the guards in ARCHITECTURE.md hold by themselves. A writer in flight whose base shows the
-    rewrite's outputs loses, because the revert's entry touches them (2). The merge base of a file group is
-    its last committed slice, also while the group is replaced, because a writer merges on the snapshot at
-    its base (3).
+    This function does not check two of the guards in ARCHITECTURE.md, because they always hold. A writer in
+    flight whose base shows the rewrite's outputs loses, because the revert's entry touches them (2). The
+    merge base of a file group is its last committed slice, even while the group is replaced, because a writer
+    merges on the snapshot at its base (3).
 
     :param storage: the table's storage.
     :param commit_log: the table's commit log.
@@ -46,10 +46,10 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: Commit) -> str | 
     for entry in commit_log.after(rewrite.sequence):
         if entry.operation in CLEANING and entry.claimed & superseded:
             return f"clean {entry.instant} takes files that it replaced"
-    archived = commit_log.archived(commit_log.newest())  # perhaps still on the timeline
+    archived = commit_log.archived(commit_log.newest())  # such instants may still be on the timeline
     commits = Timeline.load(storage).commits()
     if not any(archived < commit.requested_time < rewrite.instant for commit in commits):
-        # Readers take what is older than the timeline for committed (Hudi's rule).
+        # Readers take instants that are older than the timeline for committed (Hudi's rule).
         return "it is the oldest commit of the active timeline"
     return _gone(storage, rewrite.instant, superseded)
 
@@ -57,14 +57,15 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: Commit) -> str | 
 def _obstacle(
     storage: Storage, commit_log: CommitLog, entry: Commit, *, in_any_order: bool = False
 ) -> str | None:
-    """What has come since that is in the way of reverting a commit.
+    """The reason why a commit cannot be reverted, because of a later entry, a savepoint or the storage.
 
-    :param in_any_order: whether log files rest on no others of their file group.
+    :param in_any_order: whether a log file needs no other log file of its file group.
     """
     if not storage.moves_atomically:
         return "the storage cannot move a file in one step, so that a late publisher could bring it back"
     for later in without_reverted(commit_log.after(entry.sequence)):
-        # What is undone now was not compacted: no plan names what an open transaction holds.
+        # A compaction has not read the log files of this commit, because no plan names a file group that an
+        # open transaction holds.
         kept = entry.appended if later.operation == COMPACT else frozenset[FileGroupId]()
         if in_any_order and isinstance(later, Commit | Revert):
             kept |= entry.appended & later.appended
@@ -89,7 +90,7 @@ def revert_rewrite(storage: Storage, rewrite: Commit) -> str | None:
 
     :param storage: the table's storage.
     :param rewrite: the entry that completed it.
-    :return: why it cannot be; None when it is undone.
+    :return: the reason why it cannot be undone; None when it is undone.
     """
     why_not: list[str] = []
 
@@ -103,9 +104,9 @@ def revert_rewrite(storage: Storage, rewrite: Commit) -> str | None:
 
 
 def revert(table: HudiTable, instant: str, *, reason: str) -> Revert | None:
-    """Undo a completed write on which nothing was built, because its transaction was aborted.
+    """Undo a completed write whose transaction was aborted, and on which no other write was built.
 
-    Its data files go at once: a reader of them reads what was never committed.
+    Its data files are deleted at once, even if a reader still reads them: they were never committed.
 
     :param table: the table.
     :param instant: requested time of the commit.
@@ -129,8 +130,8 @@ def revert(table: HudiTable, instant: str, *, reason: str) -> Revert | None:
             except NoSuchInstantError:
                 continue  # another process has just undone this commit, or one after it
             break
-        # No clean is in the way: one planned since left alone what is held, one planned before the commit
-        # takes only what was superseded then.
+        # No clean is in the way. A clean planned since leaves alone the file groups that the transaction
+        # holds. A clean planned before the commit deletes only slices that were superseded then.
         why_not = (
             _obstacle(storage, commit_log, entry, in_any_order=table.is_non_blocking)
             or merged_on
@@ -150,7 +151,7 @@ def revert(table: HudiTable, instant: str, *, reason: str) -> Revert | None:
 
 
 def _merged_on(storage: Storage, timeline: Timeline, effect: Effect) -> str | None:
-    """Whether something was merged on a commit: by a Hudi writer that knows nothing of transactions."""
+    """The reason why a commit cannot be undone: a Hudi writer that knows no transactions was merged on it."""
     commits = timeline.commits()
     for later_commit in commits[commits.index(effect.instant) + 1 :]:
         later = effect_of(storage, timeline, later_commit)

@@ -1,11 +1,11 @@
 """Rollback: the only way to undo a write that did not commit.
 
-The order is what makes it safe: first an entry in the commit log says that the instant is
-dead, and from then on its writer can never commit, because it must read that entry before
-its own put; only after that its files are deleted.
+The order makes it safe. First an entry of the commit log says that the instant is dead. From then on its
+writer can never commit, because the writer must read that entry before its own put. Only after that are its
+files deleted.
 
-What is left of an instant that has completed, perhaps so long ago that it was archived, loses its pending
-file or its heartbeat, and never a data file.
+If an instant has completed, a rollback may delete its pending files and its heartbeat, but never a data file.
+This holds for archived instants too.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from airflow_provider.table.timeline import WRITE_ACTIONS, Action, State, Timeli
 
 log = logging.getLogger(__name__)
 
-_REASON_LENGTH = 500  # an error of Spark's can be pages long
+_REASON_LENGTH = 500  # an error of Spark can be pages long
 
-# A plan is carried out, by any process, and not rolled back: no reader needs what a clean names, and to the
-# indexes of an indexing plan writers log already.
+# Any process may carry out a plan of these actions, and none is rolled back: a clean may have deleted files
+# already, and writers log to the indexes of an indexing plan already.
 _FINISHED = frozenset({Action.CLEAN, Action.INDEXING})
 
 
 def rollback(
     table: HudiTable, instant: str, *, reason: str = "asked for", dry_run: bool = False
 ) -> Rollback | None:
-    """Roll back an instant that has not completed, whether or not its writer lives.
+    """Roll back an instant that has not completed, whether or not its writer is alive.
 
     :param table: the table.
     :param instant: requested time of the instant.
     :param reason: why, for the log.
-    :param dry_run: whether only to find out that it can be.
-    :return: the rollback's log entry; None when the instant had been rolled back before and
-        only leftovers were removed, and of a dry run.
+    :param dry_run: whether to check only that the instant can be rolled back.
+    :return: the rollback's log entry; None for a dry run, and when the instant had been rolled back before
+        and only leftovers were deleted.
     :raises NoSuchInstantError: when there is no such instant.
-    :raises TableError: when the instant has committed (a completed instant is not undone here), or is a
-        clean, which can only be finished, or an indexing plan, which is run again, or its index dropped.
+    :raises TableError: when the instant has committed, or is a clean, which can only be finished, or an
+        indexing plan, which has to be run again or its index dropped.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable(keeps_indexes=False)
@@ -81,7 +81,7 @@ def rollback(
         return None
     action = found.action if found else action_of(heartbeat.info if heartbeat else HeartbeatInfo())
     if fate is not None:
-        # A writer that did not know yet that it was dead wrote its instant file once more.
+        # Its writer did not know that it was dead, and has put its instant file again.
         _delete_leftovers(storage, instant, action, fate)
         return None
     return _put_rollback(storage, instant, action, reason, heartbeat.info if heartbeat else None)
@@ -90,8 +90,8 @@ def rollback(
 def rollback_dead_writers(table: HudiTable) -> list[str]:
     """Roll back every writer whose heartbeat expired. Every writer does this first.
 
-    Pending instants without a heartbeat are left alone unless the log or the archive says that they have
-    ended: they belong to a writer that keeps no heartbeat.
+    Pending instants without a heartbeat belong to writers that keep none, and are left alone. If the log or
+    the archived timeline says that such an instant has ended, its leftovers are deleted.
 
     :param table: the table.
     :return: requested times of the instants rolled back.
@@ -127,11 +127,11 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
 
 
 def _delete_leftovers(storage: Storage, instant: str, action: Action, fate: Fate) -> None:
-    """Delete the files that an ended instant left, or that its writer put after its end."""
+    """Delete the leftovers of an ended instant, and the files that its writer put after its end."""
     if fate is Fate.DEAD:
         clean_up(storage, instant, action)
         return
-    if fate is not Fate.COMPLETED:  # else it is just being published, and has its pending files rightly
+    if fate is not Fate.COMPLETED:  # a completed instant may just be published, and needs its pending files
         take_off_pending(storage, instant, action)
     storage.delete(heartbeat_path(instant))
 
@@ -139,7 +139,7 @@ def _delete_leftovers(storage: Storage, instant: str, action: Action, fate: Fate
 def _put_rollback(
     storage: Storage, dead: str, action: Action, reason: str, writer: HeartbeatInfo | None
 ) -> Rollback | None:
-    """The entry after which the instant is dead; None when it has ended before."""
+    """Put the entry after which the instant is dead; None when the instant has ended before."""
     told = writer if writer is not None and writer != HeartbeatInfo() else None
     if action.when_completed in WRITE_ACTIONS:
         ensure_commit_before(storage, dead)
@@ -148,7 +148,7 @@ def _put_rollback(
         if moment.fate_of(dead) is not None or _is_for_anybody(storage, dead):
             return None
         return Rollback(
-            # Later than the dead one: by a clock behind its writer's its time would be taken once more.
+            # The time is later than the dead instant's, even if this clock is behind its writer's.
             instant=moment.request_instant(Action.ROLLBACK, "ROLLBACK", later_than=dead),
             priority=0,
             rolls_back=dead,
@@ -167,6 +167,6 @@ def _put_rollback(
 
 
 def _is_for_anybody(storage: Storage, instant: str) -> bool:
-    """Whether an instant has become a plan that is finished, by whomever, and not rolled back."""
+    """Whether an instant is a plan that any process may finish, and that is not rolled back."""
     own = (entry for entry in CommitLog(storage).about(instant) if entry.instant == instant)
     return any(isinstance(entry, Plan) and entry.action in _FINISHED for entry in own)

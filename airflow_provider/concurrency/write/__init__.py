@@ -1,7 +1,7 @@
-"""A write from its begin to its commit.
+"""A write from its beginning to its commit.
 
-Begin with ``begin`` and ``writer``; ``committing`` decides at the commit point whether the write wins, merges
-again, or raises.
+Begin to read at ``begin`` and ``writer``; ``committing`` decides at the commit point whether the write
+commits, merges again, or raises.
 """
 
 from airflow_provider.concurrency.write.begin import begin_planned, begin_write

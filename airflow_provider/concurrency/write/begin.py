@@ -1,4 +1,4 @@
-"""Beginning a write: finish what others left, take an instant, know the base."""
+"""Beginning a write: finish what dead writers left, take a requested time, and read the base."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def begin_write(
     open_txn: int | None = None,
     losses: int = 0,
 ) -> Writer:
-    """Begin a write: finish what others left, take an instant, start the heartbeat.
+    """Begin a write: finish what dead writers left, take a requested time, and start the heartbeat.
 
     :param table: the table.
     :param operation: Hudi's operation type, for example ``UPSERT``.
@@ -58,17 +58,17 @@ def begin_write(
     :param settings: priority, conflict policy and heartbeat.
     :param lock: the table lock for the commit; the filesystem lock in the table by default.
     :param operation_key: under which :func:`find_operation` finds this write again.
-    :param is_alive: asked before every beat; False gives the heartbeat up.
-    :param open_txn: a metastore transaction that this write belongs to and that goes on after it: until
-        its end no other write may touch what this one wrote; see
+    :param is_alive: called before every beat; False gives the heartbeat up.
+    :param open_txn: the metastore transaction of this write, if it goes on after the write. Until it ends, no
+        other write may touch the file groups of this one; see
         :func:`~airflow_provider.concurrency.transactions.commit_transaction`.
-    :param losses: how often this was begun before, and lost or gave way: after a few times it takes a turn
-        (:mod:`~airflow_provider.concurrency.conflicts.turns`).
+    :param losses: how often this write was begun before, and lost or gave way. After a few losses it takes a
+        turn (:mod:`~airflow_provider.concurrency.conflicts.turns`).
     :return: a :class:`Writer` whose instant is on the timeline as requested.
-    :raises UnsupportedTableError: when this package does not write such a table, or could not undo the
-        write should its transaction be aborted.
-    :raises WriteConflictError: when a write of another Hudi writer is pending that keeps no heartbeat, and
-        the lock is not one that other Hudi writers share.
+    :raises UnsupportedTableError: when this package does not write such a table, or could not undo the write
+        if its transaction were aborted.
+    :raises WriteConflictError: when a write of another Hudi writer without a heartbeat is pending, and other
+        Hudi writers do not share the lock.
     """
     settings = settings or WriteSettings()
     table.check_writable()
@@ -96,19 +96,19 @@ def begin_write(
     lock, policy, instant = lock or default_lock(table), settings.policy, ""
     while True:
         instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
-        # With a common lock that engine cleans up lazily (``HoodieWriteConfig`` refuses anything else), which
-        # also rolls back what is older than completed commits.
+        # Under a shared lock, the other engine cleans up lazily (``HoodieWriteConfig`` refuses anything
+        # else). Its lazy cleanup can roll back a write that is older than completed commits.
         unfinished = None if lock.excludes_hudi else unfinished_write(storage, base.look())
         if unfinished is not None:
             storage.delete(heartbeat_path(instant))
             raise unfinished_error(storage, unfinished)
-        # Another Hudi writer knows no such claims, and may have taken the same millisecond for anything.
+        # Other Hudi writers claim no time by a heartbeat, and may have taken this millisecond.
         if base.look().find(instant) is not None:
             storage.delete(heartbeat_path(instant))
             continue
         note_other_writers(storage, base.look(), base.completed_until)
         if lock.excludes_hudi:
-            _ = base.timeline  # only there another Hudi writer says that it has rolled this one back
+            _ = base.timeline  # another Hudi writer that rolls this write back says so only on the timeline
         heartbeat = Heartbeat(storage, instant, info, is_alive)
         writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, open_txn, losses)
         requested = instant_path(Instant(instant, action, State.REQUESTED))
@@ -120,9 +120,9 @@ def begin_write(
         except BaseException:
             writer.abort("could not begin")
             raise
-        # Another Hudi writer took it right now. Or the client sent the put twice, as those of object
-        # stores do. There the heartbeat stays: nobody renews it, and the instant is rolled back once it has
-        # expired. A living writer of the other engine beats under the same name.
+        # Another Hudi writer has just taken the instant. Or an object store's client has sent the put twice.
+        # On such a store the heartbeat file stays. If no process renews it, the instant is rolled back once
+        # it has expired. A live writer of the other engine renews it, because it beats under the same name.
         heartbeat.stop()
         unmark_open_transaction(storage, instant)
         if storage.moves_atomically:
@@ -139,7 +139,7 @@ def begin_planned(
     operation_key: str | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> Writer:
-    """Begin to carry a plan out, made by :func:`~airflow_provider.concurrency.schedule`.
+    """Begin to carry out a plan that :func:`~airflow_provider.concurrency.schedule` has made.
 
     A plan is carried out once: a second executor gets an error. If the executor dies, the plan is rolled
     back, and scheduled again with a new instant. The write is based on the moment of the plan, so that a
@@ -151,10 +151,10 @@ def begin_planned(
     :param policy: see :func:`begin_write`.
     :param heartbeat: how this writer shows that it is alive.
     :param operation_key: see :func:`begin_write`.
-    :param is_alive: asked before every beat; False gives the heartbeat up.
-    :return: a writer that is planned already: :meth:`Writer.plan` is not to be called.
+    :param is_alive: called before every beat; False gives the heartbeat up.
+    :return: a writer that already has its plan; the caller must not call :meth:`Writer.plan`.
     :raises NoSuchInstantError: when there is no such plan, or it was completed or rolled back.
-    :raises WriteConflictError: when somebody else is carrying it out.
+    :raises WriteConflictError: when another process is carrying it out.
     """
     heartbeat = heartbeat or HeartbeatSettings()
     table.check_writable()
@@ -176,7 +176,7 @@ def begin_planned(
     if not storage.put_if_absent(heartbeat_path(instant), info.to_json()):
         raise _carried_out_already(storage, plan)
     try:
-        # Asked again: it may have ended between the first look and the claim.
+        # Checked again, because the plan may have ended before this process claimed it.
         _pending_plan(storage, commit_log, instant)
     except NoSuchInstantError:
         storage.delete(heartbeat_path(instant))
@@ -197,12 +197,12 @@ def _take_instant(
 ) -> tuple[str, Moment]:
     """A requested time, and the moment on which the write is based.
 
-    The moment is not older than the heartbeat: a cleaner that has not seen the heartbeat has decided
-    on an older moment, and takes nothing that this one shows. And nothing that the moment shows
-    completed later than the requested time: readers order the slices of a file group by it.
+    The moment is not older than the heartbeat. So a cleaner that has not seen the heartbeat has decided on an
+    older moment, and deletes no file that this one shows. And every instant that the moment shows completed
+    before the requested time, because readers order the slices of a file group by requested time.
     """
     if storage.timeline_zone == LOCAL:
-        # What is known of that zone may be too little, so that this clock is behind the other engine's.
+        # The zone is only estimated, so this clock may be behind the other engine's.
         later_than = max(later_than, Timeline.load(storage).newest_completion)
     instant, newest = request_instant(storage, commit_log, newest, info, later_than=later_than)
     return instant, Moment(storage, newest, before=instant).published()

@@ -1,4 +1,4 @@
-"""The commit of one write: conflicts, turns at the table lock, and what is made up for in between."""
+"""The commit of one write: conflicts, turns at the table lock, and rebases between two tries."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ from airflow_provider.table.timeline import (
 
 log = logging.getLogger(__name__)
 
-_TRIES_AT_ONCE = 5  # places that others may take before a writer waits for its turn
+_TRIES_AT_ONCE = 5  # tries without the lock; after that the writer waits for the lock
 
 
 class Committing:
     """The commit of a write.
 
-    :param write: the write; has written its data files.
+    :param write: the write, which has written its data files.
     :param content: the write's content.
     :param evolve: makes the new schema from the table's schema at the commit; None when the commit has the
         content's schema, whatever other commits have changed.
     :param rebase: merges lost file groups again; None when a lost conflict raises.
-    :param writing_took: seconds, without the time that was spent on waiting for the lock, which grows with
-        every lost conflict.
+    :param writing_took: seconds that the write has taken, without waits for the lock, which grow with every
+        lost conflict.
     """
 
     def __init__(
@@ -87,21 +87,22 @@ class Committing:
         self._write = write
         self._content = content
         self._evolve = evolve
-        self._alters_first = False  # a commit that was requested later says another schema
+        self._alters_first = False  # whether a commit that was requested later has another schema
         self._merge_again = rebase
         self._writing_took = writing_took
         self._storage = write.storage
         self._patience = time.monotonic() + write.policy.yield_timeout
         self._conflicts: list[Conflict] = []
         self._lost_at = write.base
-        self._clear = write.base  # nothing that completed up to this moment is in the way
+        self._clear = write.base  # no commit up to this moment is a conflict
         self._to_revert: list[Commit] = []
         self._unrevertible: set[str] = set()
-        self._to_withdraw: list[str] = []  # plans of its file groups
+        self._to_withdraw: list[str] = []  # clustering plans of its file groups
         self._withdrawn = {write.instant}  # an executor's own plan stays
-        self._turn_ends: float | None = None  # while this write has its turn
-        self._patience_for_others = 0.0  # until then it waits for other engines; it waits for none in a turn
-        # What others find pending on the metadata table's timeline they take for a dead writer's.
+        self._turn_ends: float | None = None  # set while this write has its turn
+        self._patience_for_others = 0.0  # until then the write waits for other engines, except in its turn
+        # Under a shared lock the index records are staged last: other Hudi writers take a pending instant of
+        # the metadata table for a dead writer's.
         self._is_shared = write.lock.excludes_hudi
         self._waits_for_nobody = write.table.is_non_blocking and content.appended == content.touched
 
@@ -121,7 +122,7 @@ class Committing:
         self._stage()
         entry = self._commit_at_once()
         while entry is None:
-            # In its turn a write that was begun again holds the lock from its beginning on.
+            # A write that begins again in its turn already holds the lock.
             with nullcontext() if self._write.lock.is_held() else self._write.lock:
                 has_to_wait = self._may_be_built_on_by_an_earlier_one()
                 entry = None if has_to_wait else self._commit_under_lock()
@@ -142,11 +143,11 @@ class Committing:
                 wait_for_instant(write.table, other, max(0.0, deadline - time.monotonic()))
 
     def _may_be_built_on_by_an_earlier_one(self) -> bool:
-        """Whether a write of another Hudi writer, requested before this one, has not chosen its base yet.
+        """Whether another Hudi writer that requested its time before this one has not chosen its base yet.
 
-        A JVM takes its requested time, lets go of the lock, and looks at the table later. If this write
-        completed in between, the JVM would build on it. But file slices are in the order of requested times:
-        all readers would take this write's slice for the newer one, and the JVM's rows would be lost.
+        A JVM takes its requested time, releases the lock, and reads the table later. If this write completed
+        in between, the JVM would build on it. But readers order file slices by requested time. They would
+        take this write's slice for the newer one, and the JVM's rows would be lost.
         """
         if not self._is_shared or time.monotonic() >= self._patience_for_others:
             return False
@@ -162,7 +163,7 @@ class Committing:
             if self._is_shared or lock.holder() is not None:
                 return None
         except LockUnavailableError:
-            return None  # a wait for a turn tries for longer
+            return None  # acquiring the lock tries for longer
         return self._put_entry(_TRIES_AT_ONCE)
 
     def _commit_under_lock(self) -> Commit | None:
@@ -192,7 +193,7 @@ class Committing:
                 return None
 
     def _put_entry(self, tries: int | None = None) -> Commit | None:
-        """The entry; None where the write has conflicts, or every try lost its place to another entry."""
+        """Put the entry; None where the write has conflicts, or every try lost its place to another entry."""
         while True:
             self._conflicts, self._to_revert, self._to_withdraw, self._alters_first = [], [], [], False
             entry = commit(
@@ -213,7 +214,7 @@ class Committing:
                 self._unrevertible.add(rewrite.instant)
 
     def _withdraw(self, plans: Sequence[str]) -> None:
-        """Take clustering plans back, because another Hudi writer would carry them out on older slices."""
+        """Roll clustering plans back, because another Hudi writer would carry them out on older slices."""
         for instant in plans:
             self._withdrawn.add(instant)
             try:
@@ -222,7 +223,7 @@ class Committing:
             except TableError:
                 if fate_of(self._storage, CommitLog(self._storage), instant) is None:
                     raise
-                # It has ended in this moment.
+                # The plan has just ended.
 
     def _decide(self, moment: Moment) -> Commit | None:
         write, content = self._write, self._content
@@ -255,7 +256,8 @@ class Committing:
             return None
         content, indexes = self._content, moment.indexes
         staged_write = write.staged_write
-        # An index was scheduled, or dropped, since; or what is told of a whole partition is not all any more.
+        # The records are staged again if an index was scheduled or dropped since, or if statistics of a whole
+        # partition lack the files of a later commit.
         if not staged_write.is_logged_to(indexes) or (changes and staged_write.tells_anew_in):
             staged_write.log_to(indexes, content, moment.view)
         if staged_write.tells_anew_in:
@@ -269,9 +271,8 @@ class Committing:
     def _check_requested_last(self, moment: Moment) -> None:
         """Make sure that no later-requested commit hides the statistics that this write computes anew.
 
-        Other engines merge the records of an index in the order of requested times.
-
-        So what stands for all that was said of a partition has to be the last in that order too.
+        Other engines merge the records of an index in the order of requested times. So a record that replaces
+        all earlier statistics of a partition has to be the last in that order too.
         """
         timeline, told = moment.timeline, self._write.staged_write.tells_anew_in
         overtaking = (each for each in timeline.commits() if each.requested_time > self._write.instant)
@@ -289,7 +290,7 @@ class Committing:
         """Paths of the partitions that a commit has written."""
         try:
             return {each.partition_path for each in metadata_of(self._storage, timeline, commit).write_stats}
-        except NoSuchInstantError:  # undone in this moment: it says nothing any more
+        except NoSuchInstantError:  # just undone, so it has written nothing
             return set()
 
     def _warn_of_others(self, changes: Sequence[CompletedEntry]) -> None:
@@ -302,10 +303,10 @@ class Committing:
             log.warning(told, self._storage.root, entry.operation, entry.instant, self._write.instant, lock)
 
     def _look_at_schema(self, moment: Moment, changes: Sequence[CompletedEntry]) -> None:
-        """Take up columns that other commits have added or changed, so that this commit removes none.
+        """Take over columns that other commits have added or changed, so that this commit removes none.
 
-        Readers go by the commit that was requested last. So a write that one has overtaken which was
-        requested later changes the columns by a commit of its own, right before.
+        Readers take the schema of the commit that was requested last. If such a commit has overtaken this
+        write, the write puts its column changes into a commit of their own, right before its own commit.
         """
         write = self._write
         if self._evolve is None or self._content.schema is None:
@@ -324,7 +325,7 @@ class Committing:
 
     def _end_write(self, entry: Commit) -> None:
         self._write.ended = True
-        self._write.heartbeat.stop()  # a beat after the publication would bring its file back
+        self._write.heartbeat.stop()  # a beat after the publication would create the file again
         if (schema := self._content.schema) is not None and self._content.metadata is None:
             remember_schema(self._storage, completed_instant(entry), entry.operation, schema)
         keep_history(self._storage, entry, self._content)
@@ -339,7 +340,7 @@ class Committing:
         return found + same_new_keys(self._storage, this, content, changes, write.policy)
 
     def _revertible(self, conflicts: Sequence[Conflict], changes: Sequence[CompletedEntry]) -> list[Commit]:
-        """The rewrites to be reverted, where nothing else is in the way."""
+        """The rewrites to be reverted, if there are no other conflicts."""
         to_revert = {c.other.instant for c in conflicts if c.outcome is Outcome.REVERT}
         to_revert -= self._unrevertible
         if not to_revert or not {c.other.instant for c in conflicts} <= to_revert:
@@ -350,7 +351,7 @@ class Committing:
     # --- a lost conflict ------------------------------------------------------------------
 
     def _make_up(self) -> None:
-        """What there is to be done before the next try, outside the lock."""
+        """Wait for another write or rebase, outside the lock, before the next try; or raise."""
         write, conflicts = self._write, self._conflicts
         write.losses += 1
         hard = (c for c in conflicts if c.outcome not in (Outcome.REBASE, Outcome.REVERT))
@@ -401,7 +402,7 @@ class Committing:
         share, began = self._content.share_of(lost), time.monotonic()
         rebased = self._merge_again(Rebase(write.view, lost, tuple(conflicts)))
         self._content = self._content.with_rebased(lost, rebased).said_to_be_rebased(conflicts)
-        if share:  # the first merge has also paid for what is loaded once
+        if share:  # a rebase may be faster than the first merge, which also loaded what is loaded once
             self._writing_took = min(self._writing_took, (time.monotonic() - began) / share)
         content = self._content
         write.check_no_open_transaction(content.touched, content.inserted_in, content.appended)
@@ -414,18 +415,18 @@ class Committing:
         self._clear = self._lost_at
 
     def _stage(self) -> None:
-        """Stage everything that can be staged before the lock is acquired, because others wait for the lock.
+        """Stage all that can be staged before the lock is acquired, because others wait for the lock.
 
-        Under a lock that other Hudi writers hold as well the indexes come last, as theirs do.
+        Under a lock that other Hudi writers share, the index records are staged last, as Hudi does.
         """
         write = self._write
         try:
             write.staged_write.stage(self._content)
         except CommitError:
-            # Its rollback has deleted the files.
+            # A rollback of this write may have deleted the files.
             if entry := find_rollback(CommitLog(self._storage), write.instant):
                 raise write.rolled_back(entry.completion_time, entry.owner) from None
             raise
-        # Under a shared lock an earlier try may have logged other files: they go.
+        # Under a shared lock, no index records stay staged from an earlier try.
         indexes = () if self._is_shared else write.base.indexes
         write.staged_write.log_to(indexes, self._content, lambda: write.view)

@@ -1,14 +1,14 @@
 """Unique record keys under concurrent upserts (C5 of ARCHITECTURE.md).
 
-File groups alone do not tell: two writers that add the same new key each open, or fill, a file
-group of their own. So an upsert compares the keys that it wrote with those that the commits since
-its base have added, in the partitions where both did. Key ranges and bloom filters come first: what
-is read is the key column of this write's files, and of the concurrent commits' files that may hold
-one of these keys. The rest of the table does not matter.
+Shared file groups do not show this conflict: two writers that add the same new key each open, or fill, a file
+group of their own. So an upsert compares the keys that it wrote with those that the commits since its base
+have added, in the partitions where both added keys. It compares key ranges and bloom filters first. Then it
+reads the key column of its own files, and of those files of the concurrent commits that may have one of the
+keys. It reads no other file of the table.
 
-A table with a record index has one record per key, in whatever partition. There it is the index that says
-which keys the commits since have added: their log files, and no data file of theirs, are read. Where the
-index itself became complete since the base, it is asked for all keys of the write.
+A table with a record index has one record per key, across all partitions. There the upsert reads the keys
+that the commits since have added from the index's log files, and no data file of theirs. If the index itself
+became complete since the base, the upsert looks up all its keys in the index.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def same_new_keys(
     changes: Iterable[CompletedEntry],
     policy: ConflictPolicy,
 ) -> list[Conflict]:
-    """Conflicts with commits that added a record key which this write adds too, or brought some back.
+    """Conflicts with commits that added, or brought back, a record key which this write adds too.
 
-    A record index that became complete since this write's base is one too, where it knows a key that the
-    write adds, or the write adds a key twice: this write has not asked it.
+    If a record index became complete since this write's base, the write has not looked its keys up. Then it
+    is a conflict if the index has a key that the write adds, or if the write adds a key twice.
 
     :param storage: the table's storage.
     :param committing: the write that is about to commit.
@@ -85,7 +85,7 @@ def same_new_keys(
     metadata_table = MetadataTable(metadata_storage(storage))
     came: Mapping[str, tuple[CompletedEntry, Payload | None]] | None = None
     if not tells_more:
-        with suppress(SnapshotUnavailableError):  # what was logged has been compacted
+        with suppress(SnapshotUnavailableError):  # the log files have been compacted and cleaned
             came = _came(metadata_table, changes)
     twice: set[str] = set()
     if came is None:
@@ -95,7 +95,7 @@ def same_new_keys(
         twice = _added_twice(own) if tells_more else set()
         came = {**dict.fromkeys(twice, (last, None)), **came}
     conflicts = _by_record_index(committing, content, own, came, twice, policy)
-    # Of another Hudi writer's commit it may know nothing, until the next entry is put.
+    # The index may lack a commit of another Hudi writer until the next entry is put.
     unknown = [
         change
         for change in changes
@@ -105,8 +105,8 @@ def same_new_keys(
 
 
 def _tells_more(change: CompletedEntry) -> bool:
-    """Whether the record index may tell more after a change than the change has logged to it."""
-    # After a revert a view as of before it goes without the index (Moment.view).
+    """Whether the record index may have new keys after a change that the change has not logged to it."""
+    # A view of a moment before a revert does not use the index (Moment.view).
     return change.entry.action is Action.INDEXING or isinstance(change.entry, Revert)
 
 
@@ -132,7 +132,7 @@ def _by_files(
     *,
     anywhere: bool = False,
 ) -> list[Conflict]:
-    """The conflicts by the data files of both, in the partitions to which both add, or in all of them."""
+    """The conflicts by the data files of both writes, in the partitions to which both add, or in all."""
     conflicts = []
     for change in changes:
         entry = change.entry
@@ -140,7 +140,7 @@ def _by_files(
         if not concerned:
             continue
         if isinstance(entry, Revert):
-            # Rows have come back, and nothing says which.
+            # A revert does not say which rows have come back.
             back = frozenset(keys.file_group for keys in concerned)
             conflicts.append(Conflict(WriteDescription.of_entry(entry), back, Outcome.CONFLICT))
         elif isinstance(entry, Commit) and entry.operation not in REWRITES:
@@ -170,7 +170,7 @@ def _by_record_index(
         there = _file_group(came[key][1])
         if there is not None and there.partition_path in committing.overwrites:
             there = None
-        elif there in content.taken_out:  # the rows go where they were merged, if anywhere
+        elif there in content.taken_out:  # this write merged its rows into another file group, or into none
             there = merged_into.get(there)
         return key in twice or there not in (None, here)
 
@@ -191,7 +191,7 @@ def _by_record_index(
     reraise=True,
 )
 def _look_up(storage: Storage, keys: Iterable[str]) -> dict[str, Payload]:
-    """Where keys are now; asked anew where the index was compacted and cleaned meanwhile."""
+    """The present locations of keys; looked up again if the index is compacted and cleaned meanwhile."""
     return MetadataTable(metadata_storage(storage)).look_up(MetadataPartition.RECORD_INDEX, keys)
 
 
@@ -250,7 +250,7 @@ def _shared(
     found: set[str] = set()
     for stat in their_stats:
         beside = [keys for keys in own if anywhere or keys.stat.partition_path == stat.partition_path]
-        # Of a group that both wrote the rules know by its id.
+        # The rules already find a conflict in a file group that both wrote.
         beside = [keys for keys in beside if keys.stat.file_id != stat.file_id]
         if not stat.num_inserts or not beside:
             continue
@@ -265,13 +265,13 @@ def _shared(
 
 
 class _WrittenKeys:
-    """The record keys that one instant wrote into one file; read when they are needed."""
+    """The record keys that one instant wrote into one file; read on demand."""
 
     def __init__(self, storage: Storage, stat: WriteStat, instant: str) -> None:
         self.stat = stat
         self._storage = storage
         self._instant = instant
-        # No cached_property: before Python 3.12 it holds one lock for all instances while it reads.
+        # Not a cached_property: before Python 3.12 that holds one lock for all instances while it reads.
         self._keys: pa.Array | None = None
         self._read_footer: BaseFileFooter | None = None
 
@@ -281,7 +281,7 @@ class _WrittenKeys:
         return FileGroupId(self.stat.partition_path, self.stat.file_id)
 
     def may_share(self, other: _WrittenKeys) -> bool:
-        """Whether key ranges and the other file's bloom filter leave it open."""
+        """Whether both files may have a key in common, by key ranges and the other file's bloom filter."""
         mine, theirs = self._footer, other._footer
         ends = (mine.min_key, mine.max_key, theirs.min_key, theirs.max_key)
         if None not in ends:
@@ -292,13 +292,13 @@ class _WrittenKeys:
 
     @property
     def keys(self) -> pa.Array:
-        """The keys; from the file when asked first."""
+        """The keys; read from the file at the first call."""
         if self._keys is None:
             self._keys = self._written()
         return self._keys
 
     def repeated(self) -> list[str]:
-        """Those of the keys that are in the file more than once."""
+        """The keys that are in the file more than once."""
         counts = read_base_file(self._storage, self.stat.path, [_RECORD_KEY])[_RECORD_KEY].value_counts()
         repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
         found: list[str] = repeated.filter(pc.is_in(repeated, value_set=self.keys)).to_pylist()

@@ -1,4 +1,4 @@
-"""Finding what became of an earlier try of the same operation, and ending what it left."""
+"""Finding the result of an earlier try of the same operation, and ending its pending instants."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SECONDS_BETWEEN_LOOKS = 2.0
 def find_operation(
     table: HudiTable, operation_key: str, *, since: str | None = None
 ) -> CommitResult | PendingInstant | None:
-    """What became of an earlier attempt of the same operation.
+    """The commit or the pending instant of an earlier try of the same operation.
 
     :param table: the table.
     :param operation_key: the key that :func:`begin_write` was given.
-    :param since: an instant time in UTC at or before the first attempt, so that only the log's end
-        has to be read; the whole log, and what was archived, is read when None.
-    :return: the commit when it completed; the pending instant when it has not ended; None
-        when there was none, or it was rolled back or undone.
+    :param since: an instant time in UTC at or before the first try, so that only the log's end has to be
+        read; None reads the whole log and the archived timeline.
+    :return: the commit when the try has completed; the pending instant when it has not ended; None when there
+        was no try, or it was rolled back or undone.
     """
     storage = table.storage
     commit_log = CommitLog(storage)
@@ -49,18 +49,18 @@ def settle_operation(
     reason: str,
     wait_for: Callable[[PendingInstant], bool] | None = None,
 ) -> CommitResult | None:
-    """End what the earlier tries of an operation began: it has committed, or it is rolled back.
+    """End the earlier tries of an operation: find the commit, or roll back the pending instant.
 
-    A rollback is safe at any time, also while the writer lives. Either the rollback's entry precedes the
+    A rollback is safe at any time, even while the writer is alive. Either the rollback's entry precedes the
     writer's commit, which then fails, or the rollback finds the commit.
 
     :param table: the table.
     :param operation_key: the key that :func:`begin_write` was given.
     :param since: see :func:`find_operation`.
     :param reason: why a pending instant is rolled back, for the log.
-    :param wait_for: asked about a pending instant every two seconds: True gives its writer more time, False
-        rolls it back. A pending instant is rolled back at once when None.
-    :return: the commit; None when there is none and there never will be.
+    :param wait_for: called with a pending instant every two seconds: True gives its writer more time, False
+        rolls it back. None rolls a pending instant back at once.
+    :return: the commit; None when no try has committed, or ever will.
     :raises TableError: when a pending instant cannot be rolled back.
     """
     while isinstance(found := find_operation(table, operation_key, since=since), PendingInstant):
@@ -79,9 +79,9 @@ def settle_operation(
 
 
 def roll_back_operation(table: HudiTable, operation_key: str, *, reason: str) -> None:
-    """End what the earlier tries of an operation left unfinished; what has committed stays.
+    """Roll back the pending instants of earlier tries of an operation; completed ones stay.
 
-    For an operation of several instants, such as all compactions that were due. It is as safe as
+    This is for an operation of several instants, such as all compactions that were due. It is as safe as
     :func:`settle_operation`.
 
     :param table: the table.
@@ -95,13 +95,13 @@ def roll_back_operation(table: HudiTable, operation_key: str, *, reason: str) ->
             try:
                 rollback(table, pending.instant, reason=reason)
             except TableError:
-                # It may have ended between the two calls; if it has not, the error stands.
+                # The instant may have ended between the two calls; if it has not, the error stands.
                 if any(pending.instant == each.instant for each in pending_instants(table)):
                     raise
 
 
 def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) -> dict[str, CommitResult]:
-    """What has completed of many operations, by one look at the log.
+    """The commits of many operations, from one pass over the log.
 
     :param table: the table.
     :param prefix: the beginning of the operations' keys.
@@ -120,7 +120,7 @@ def find_operations(table: HudiTable, prefix: str, *, since: str | None = None) 
 def _commits(
     table: HudiTable, commit_log: CommitLog, since: str | None
 ) -> Iterator[tuple[str, CommitResult]]:
-    """Commits that stand, with their operation keys; those in the log from the newest on."""
+    """Commits that were not undone, with their operation keys; first those in the log, newest first."""
     if since is not None:
         since = format_time(parse_time(since), earliest_zone(table.storage))
     reverted: set[int] = set()
@@ -139,7 +139,7 @@ def _commits(
                 entry.operation_key,
                 CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence),
             )
-    # Only what was archived was trimmed, and what was archived cannot be reverted any more.
+    # Every trimmed entry's instant is archived, and an archived commit cannot be undone any more.
     for found in archived(table.storage, table.config.layout, actions=WRITE_ACTIONS, completed_after=since):
         instant = found.instant
         if (key := found.commit_metadata.extra_metadata.get("operation_key")) is not None:

@@ -1,8 +1,9 @@
 """Changes of a table's schema: a commit that writes no row (Hudi's operation ``ALTER_SCHEMA``).
 
-Like any other commit it comes through the one door: it is decided on all that comes before it, so that of two
-that change columns at once the later one changes what the earlier one has made. Its requested time is taken
-for the moment on which it is decided: readers take the schema of the commit that was requested last.
+Like any other commit, it goes through :func:`~airflow_provider.concurrency.commit.commit`, and takes all
+entries before it into account. So of two schema changes at once, the later one changes the schema that the
+earlier one has made. Its requested time is taken at the moment of its decision, because readers take the
+schema of the commit that was requested last.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ ALTER_SCHEMA = "ALTER_SCHEMA"
 
 
 def may_change_schema(entry: LogEntry) -> bool:
-    """Whether the table's schema may be another one after an entry.
+    """Whether an entry may have changed the table's schema.
 
-    :param entry: an entry of the log, or the one that stands for a commit of another Hudi writer.
+    :param entry: an entry of the log, or the entry that stands for a commit of another Hudi writer.
     """
     if isinstance(entry, Commit):
         return entry.evolves or entry.owner == OWNER
@@ -49,17 +50,16 @@ def change_schema(
     *,
     shared: bool,
 ) -> Commit | None:
-    """Commit another schema of a table.
+    """Commit a change of a table's schema.
 
-    Under a lock that other Hudi writers hold as well it is called while that is held.
+    If other Hudi writers share the table lock, the caller holds it.
 
     :param table: the table.
     :param evolve: makes the new schema from the present one. An error that it raises ends the commit.
     :param info: the writer and its priority.
-    :param shared: whether other Hudi writers hold the same lock.
-    :return: the entry of the log; None when nothing changes.
-    :raises WriteConflictError: when a write of another Hudi writer is unfinished, after which nothing can be
-        committed.
+    :param shared: whether other Hudi writers share the table lock.
+    :return: the entry of the log; None when the schema stays the same.
+    :raises WriteConflictError: when an unfinished write of another Hudi writer forbids later commits.
     """
     storage = table.storage
     action = table.write_action
@@ -97,9 +97,10 @@ def change_schema(
 
 
 def keep_history(storage: Storage, entry: Commit, content: CommitContent) -> None:
-    """Put the history of a table with schema on read, where each commit has it.
+    """Put the schema history of a table with schema on read; each of its commits has one.
 
-    It comes before the commit is shown. Where it does not, the commit's own metadata tell the same.
+    The history is put before the commit is shown. If it is missing, readers take the schema from the commit's
+    own metadata.
 
     :param storage: the table's storage.
     :param entry: the commit's entry.

@@ -1,4 +1,4 @@
-"""One write under way: who it is, the moment that it is based on, and what it says when it is lost."""
+"""One write in progress: its instant, the moment that it is based on, and its errors."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Write:
 
     :ivar table: the table.
     :ivar instant: requested time; the name of every data file of this write carries it.
-    :ivar action: action on the timeline while it is pending.
-    :ivar info: what its heartbeat says of it.
+    :ivar action: action on the timeline while the write is pending.
+    :ivar info: the content of its heartbeat.
     :ivar base: the moment that it is based on.
-    :ivar open_txn: the transaction that this write belongs to and does not end; see
+    :ivar open_txn: the transaction of this write, if it goes on after the write; see
         :func:`~airflow_provider.concurrency.write.begin_write`.
-    :ivar rebases: how often it was merged again in part.
-    :ivar looked_in: tells the partitions in which it has looked for keys.
-    :ivar losses: how often it was lost, or gave way, since it was first begun; see
+    :ivar rebases: how often parts of it were merged again.
+    :ivar looked_in: returns the partitions in which it has looked for keys.
+    :ivar losses: how often it has lost, or given way, since it first began; see
         :mod:`~airflow_provider.concurrency.conflicts.turns`.
-    :ivar written_twice: for file groups that this write rewrites, those that it makes of them. Who appends
-        to both is not in its way.
+    :ivar written_twice: by each file group that this write rewrites, the file groups that it makes of it. A
+        writer that appends to both is no conflict.
     :ivar before_entry: called with the commit's content right before each try to put its entry.
     :ivar ended: whether it has committed, or was given up.
     """
@@ -96,20 +96,20 @@ class Write:
 
     @property
     def schema_timeline(self) -> Timeline:
-        """The timeline that tells the table's schema. The commit deals with schema changes since the base."""
+        """The timeline for reading the table's schema. The commit handles schema changes since the base."""
         return self.base.last_look
 
     def rebase_onto(self, moment: Moment) -> None:
-        """Go on from another moment."""
+        """Make another moment the base."""
         self.base, self._view = moment, None
 
     def describe(
         self, file_groups: frozenset[FileGroupId], appended: frozenset[FileGroupId] = frozenset()
     ) -> WriteDescription:
-        """This write, as the conflict rules want to know it.
+        """The description of this write for the conflict rules.
 
         :param file_groups: the file groups that the write works on.
-        :param appended: those of them that the write puts log files alone into.
+        :param appended: the file groups among them that get log files alone.
         """
         info = self.info
         return WriteDescription(
@@ -119,16 +119,16 @@ class Write:
         )
 
     def yields_to(self, this: WriteDescription) -> list[Conflict]:
-        """Live writers of higher priority that work on the same file groups.
+        """Conflicts with live writers of higher priority.
 
-        :param this: this write, as it is now.
+        :param this: the present description of this write.
         """
         return conflicts_with(this, writers_above(self.storage, this.priority), self.policy)
 
     def planned_by_others(self, this: WriteDescription, timeline: Timeline) -> list[Conflict]:
-        """Clusterings of the same file groups that other Hudi writers have planned, and will not give up.
+        """Conflicts with clusterings that other Hudi writers have planned, and will not give up.
 
-        :param this: this write, as it is now.
+        :param this: the present description of this write.
         :param timeline: the active timeline.
         """
         return [
@@ -139,7 +139,7 @@ class Write:
 
     @property
     def closed(self) -> frozenset[FileGroupId]:
-        """File groups that take no new rows, because other Hudi writers are about to cluster them."""
+        """File groups that may get no new rows, because other Hudi writers have planned to cluster them."""
         planned = planned_clusterings(self.storage, self.base.timeline)
         return frozenset[FileGroupId]().union(*(each.file_groups for each in planned))
 
@@ -151,9 +151,9 @@ class Write:
     ) -> None:
         """Make sure that this write builds on nothing that an open transaction may yet undo.
 
-        What such a one has written since this write's base is met at the commit, or by a rebase.
+        The commit, or a rebase, finds what an open transaction has written since this write's base.
 
-        :raises WriteConflictError: when it would.
+        :raises WriteConflictError: when this write builds on the writes of an open transaction.
         """
         this = self.describe(frozenset(file_groups), frozenset(appended))
         check_no_open_transaction(self.storage, this, lambda: {*partitions, *self.looked_in()}, self.open_txn)
@@ -162,20 +162,20 @@ class Write:
 
     @property
     def tags(self) -> dict[str, object]:
-        """What measurements of this write are about."""
+        """The tags of this write's metrics."""
         return {"table": self.table.location, "action": self.action, "priority": self.info.priority}
 
     def count_conflicts(self, conflicts: Iterable[Conflict]) -> None:
-        """Count those that are not counted yet: the same one may be met at every try to commit."""
+        """Count conflicts once each: the same conflict may be found at every try to commit."""
         for other in {each.other for each in conflicts if each.other.instant not in self._met}:
             self._met.add(other.instant)
             kind = f"{kind_of(self.info.operation)}/{kind_of(other.operation)}"
             metrics.count("conflicts", **self.tags, kind=kind)
 
     def lost(self, conflict: Conflict, remedy: str = "") -> CommitError:
-        """The error that tells why this write cannot go on.
+        """The error for a conflict because of which this write cannot go on.
 
-        :param conflict: because of which.
+        :param conflict: the conflict.
         :param remedy: what the user has to do besides running the write again.
         """
         other = conflict.other
@@ -201,13 +201,13 @@ class Write:
         return WriteConflictError(told + remedy, **details)
 
     def rolled_back(self, at: str | None, by: str) -> InstantRolledBackError:
-        """The error that tells that somebody rolled this write back."""
+        """The error for a write that another process has rolled back."""
         return InstantRolledBackError(
             f"{self} was rolled back at {at} by {by}; run the write again", instant=self.instant
         )
 
     def taken_away(self) -> CommitError | None:
-        """Why a file that this write needs is gone, where others have deleted it."""
+        """The error that explains why a file that this write needs is gone, if another process deleted it."""
         commit_log = CommitLog(self.storage)
         if entry := find_rollback(commit_log, self.instant):
             return self.rolled_back(entry.completion_time, entry.owner)

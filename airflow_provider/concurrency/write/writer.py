@@ -39,16 +39,16 @@ log = logging.getLogger(__name__)
 
 
 class Writer(Write):
-    """One write under way, as its process sees it; made by :func:`begin_write` or :func:`begin_planned`."""
+    """One write in progress, as its process sees it; made by :func:`begin_write` or :func:`begin_planned`."""
 
     _planned_at = time.monotonic()
 
     def must_replace(self, base_file: BaseFile) -> bool:
         """Whether a merge on this base file has to go into a new file group.
 
-        Readers order the slices of a file group by requested time. One that was requested after
-        this write can only have been merged on by a rebase; the slice of this write would be hidden
-        behind it. So the merge gets a new file id, and the old one is taken out.
+        Readers order the slices of a file group by requested time. After a rebase, this write may merge on a
+        base file that was requested later than itself, and that file would hide this write's slice. So the
+        merge gets a new file id, and the old file group is taken out.
         """
         return base_file.instant > self.instant
 
@@ -63,21 +63,21 @@ class Writer(Write):
     ) -> None:
         """Put the plan: the file groups that this write will touch. It comes before the first data file.
 
-        The plan is the inflight instant, shaped as Hudi's workload profile: one write stat a
-        file group, and one with an empty file id for a partition that gets new ones. A
-        rollback finds this writer's files by it.
+        The plan is the inflight instant, in the form of Hudi's workload profile: one write stat for each file
+        group, and one with an empty file id for each partition that gets new file groups. A rollback finds
+        this writer's files by the plan.
 
         :param file_groups: existing file groups that get a new slice, or are taken out.
         :param partitions: partitions that get new file groups.
-        :param appended: those of the file groups that get log files alone.
-        :param looked_in: the partitions in which it has looked for keys. One that it has not found may come
-            back, when a transaction that is open is aborted.
-        :param early_check: whether to look first for writes that this one would lose against; those that
-            completed since its base it meets at the commit again.
+        :param appended: the file groups among them that get log files alone.
+        :param looked_in: returns the partitions in which the write has looked for keys. If an open
+            transaction is aborted, a key that the write did not find may come back.
+        :param early_check: whether to look first for writes to which this one would lose. The commit checks
+            those that completed since its base again.
         :raises HigherPriorityWriteError: when a live writer of higher priority works on one of the
             file groups.
         :raises WriteConflictError: when one of them was changed since this write's base, and the
-            policy is to raise; or when another transaction that is open holds it.
+            policy is to raise; or when another open transaction holds it.
         :raises HeartbeatExpiredError: when this writer counts as dead.
         :raises InvalidInputError: when the write was planned before.
         """
@@ -91,15 +91,15 @@ class Writer(Write):
         self._planned_at = time.monotonic()
 
     def check(self, file_groups: Iterable[FileGroupId], appended: Iterable[FileGroupId] = ()) -> None:
-        """Look whether this write can still commit; cheap enough to ask between two pieces of work.
+        """Check whether this write can still commit. The check is cheap, so a writer may call it often.
 
-        :param file_groups: existing file groups that it works on.
-        :param appended: those of them that it writes log files alone into.
+        :param file_groups: existing file groups that the write works on.
+        :param appended: the file groups among them that get log files alone.
         :raises HigherPriorityWriteError: when a live writer of higher priority works on one of them.
         :raises WriteConflictError: when one of them was changed since this write's base, and the
             policy is to raise; or when another Hudi writer has planned to cluster it, and the policy is to
             fail then.
-        :raises InstantRolledBackError: when somebody rolled this instant back.
+        :raises InstantRolledBackError: when another process rolled this instant back.
         :raises HeartbeatExpiredError: when this writer counts as dead.
         """
         self.heartbeat.check()
@@ -115,7 +115,7 @@ class Writer(Write):
             raise self.lost(yields[0])
 
     def tell(self, progress: str) -> None:
-        """Say how far this write is; see :func:`~airflow_provider.concurrency.heartbeats.progress_of`."""
+        """Report this write's progress; see :func:`~airflow_provider.concurrency.heartbeats.progress_of`."""
         self.heartbeat.tell(progress)
 
     def commit(
@@ -132,34 +132,33 @@ class Writer(Write):
         rebase: Callable[[Rebase], Rebased] | None = None,
         parts: Sequence[frozenset[FileGroupId]] = (),
     ) -> CommitResult:
-        """Commit: everything written becomes visible in one step, or the write is rolled back.
+        """Commit: all data files become visible in one step, or the write is rolled back.
 
         :param write_stats: the statistics of each data file that was written.
         :param replaced: file ids that this write replaces, by partition path.
         :param evolve: makes the new schema from the present one; called again when another commit has
-            changed the schema meanwhile. An error that it raises ends the write. None leaves the schema as
-            it is.
+            changed the schema meanwhile. An error that it raises ends the write. None keeps the schema.
         :param extra_metadata: goes into the commit metadata.
         :param txn_id: the metastore transaction that this commit belongs to.
         :param write_id: the table's write id in that transaction.
-        :param unique_keys: whether a record key that another write added since this one's base must
-            not be added once more in another file group.
-        :param metadata: content of the completed instant, where it is not commit metadata but that of
-            a table service, such as a clean.
-        :param rebase: merges lost file groups again, where the policy says so; without it a lost
-            conflict raises. It is called under the table lock when it can be expected to be done in a
-            moment, so that the next try cannot be lost.
-        :param parts: file groups that stand or fall together, in a write that is worth a commit without
-            some of them. Those that are lost, or that a live writer of higher priority works on, are left
-            out, and their data files deleted; the conflict raises when it leaves nothing.
+        :param unique_keys: whether it is a conflict when another write has added one of the new record keys,
+            in another file group, since this write's base.
+        :param metadata: content of the completed instant of a table service that has no commit metadata, such
+            as a clean.
+        :param rebase: merges lost file groups again, if the policy is to rebase; without it a lost conflict
+            raises. If the merge is expected to be short, it is called under the table lock, so that the next
+            try cannot lose.
+        :param parts: sets of file groups, for a write that can commit some sets without the others. A set is
+            left out, and its data files deleted, when one of its file groups is lost or a live writer of
+            higher priority works on it. The conflict raises when no set is left.
         :raises WriteConflictError: when a commit completed since this write's base that
             touched one of its file groups or added one of its new keys.
         :raises HigherPriorityWriteError: when a live writer of higher priority works on one of its
-            file groups, and the policy is not to wait, or it was waited for too long.
-        :raises InstantRolledBackError: when somebody rolled this instant back.
+            file groups, and the policy is not to wait, or the wait took too long.
+        :raises InstantRolledBackError: when another process rolled this instant back.
         :raises HeartbeatExpiredError: when this writer counts as dead.
-        :raises LockTimeoutError: when the table lock could not be had in time.
-        :raises CommitError: when a data file that was reported is not there.
+        :raises LockTimeoutError: when the table lock could not be acquired in time.
+        :raises CommitError: when a data file that was reported does not exist.
         """
         said = {"txn_id": txn_id, "write_id": write_id, "operation_key": self.info.operation_key}
         extra = {**(extra_metadata or {}), "priority": str(self.info.priority)}
@@ -182,25 +181,25 @@ class Writer(Write):
                 evolved,
                 evolves=evolved != schema,
             )
-            if self.info.operation not in REWRITES:  # whose files have the columns of their plan's moment
+            if self.info.operation not in REWRITES:  # a rewrite's files have the columns of its plan's moment
                 evolve = evolve or _as_it_is
             entry = Committing(self, content, evolve, rebase, writing_took).run()
         except BaseException as error:
             self._give_up(error)
             raise
-        with suppress(OSError):  # archival deletes what is left
+        with suppress(OSError):  # archival deletes the markers that are left
             delete_markers(self.storage, self.instant)
         return CommitResult(entry.instant, entry.completion_time, entry.action, entry.sequence, self.rebases)
 
     def _schema(self) -> TableSchema | None:
-        """The table's schema; None where nobody has said it yet."""
+        """The table's schema; None where neither a commit nor the properties have one."""
         try:
             return self.table.schema_on(self.schema_timeline)
         except UnsupportedTableError:
             return None
 
     def abort(self, reason: str = "given up by its writer") -> None:
-        """Give the write up: a rollback entry, then its files are deleted.
+        """Give the write up: put a rollback's entry, then delete the write's files.
 
         :param reason: why, for the log.
         """
@@ -212,7 +211,7 @@ class Writer(Write):
             rollback(self.table, self.instant, reason=reason)
         except NoSuchInstantError:
             log.info("instant %s was rolled back already", self.instant)
-        # A rollback during a pause of this writer could not delete what it wrote since.
+        # If another process rolled the write back while this one was paused, files written since remain.
         self.staged_write.delete()
 
     def __enter__(self) -> Self:
@@ -233,8 +232,8 @@ class Writer(Write):
         try:
             self.abort(f"{type(error).__name__}: {error}")
         except (TableServiceError, OSError) as failure:
-            # The error that led here is the one to tell; the heartbeat has stopped, so the
-            # next writer rolls this instant back.
+            # The caller needs the error that led here. The heartbeat has stopped, so the next writer rolls
+            # this instant back.
             log.warning("instant %s could not be rolled back now: %s", self.instant, failure)
 
 
