@@ -31,16 +31,16 @@ class AlterTableOperator(TableOperator):
             comment={"delay": "minutes; below 0 when early"},
         )
 
-    A load adds and widens columns by itself, where its rows have more or wider columns than the table. This
+    A load adds and widens columns by itself, if its rows have more or wider columns than the table. This
     operator may run at any time, beside any writer: a load that is running keeps the new columns. A column
-    that has the wanted type, name or comment stays as it is, so the task can run again. No Spark is started.
-    The metastore's columns follow, when the table is given by its name.
+    that has the wanted type, name or comment stays as it is, so the task can run again. It starts no Spark.
+    If the table is given by its name, the operator also changes the metastore's columns.
 
-    The result is ``table``, ``location``, ``instant`` and ``completion_time`` (None where nothing has
-    changed), ``operation`` and ``schema_changes``.
+    The result is ``table``, ``location``, ``instant`` and ``completion_time`` (None if nothing has changed),
+    ``operation`` and ``schema_changes``.
 
-    Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`; nested
-    columns are named by their path, with ``element`` for an array's and ``value`` for a map's:
+    Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`. Name a nested column
+    by its path, with ``element`` for the elements of an array and ``value`` for the values of a map:
 
     :param add: types of new columns, by name (templated).
     :param widen: new types, by name (templated).

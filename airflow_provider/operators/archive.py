@@ -24,12 +24,12 @@ class ArchiveTimelineOperator(TableOperator):
 
         ArchiveTimelineOperator(task_id="archive", table="lake.flights")
 
-    Loads archive a table themselves when it is due, so this is for other numbers of commits, and for tables
-    whose archival was blocked. No Spark is started, and the task may run at any time, beside any writer.
+    Loads archive a table themselves when an archival is due. Use this operator for other numbers of commits,
+    and for tables whose archival was blocked. It starts no Spark, and may run at any time, beside any writer.
 
     The result is ``table``, ``archived`` (requested times), ``deleted`` (data files that dead writers had
     left, relative to the table), ``trimmed`` (the last entry that has left the commit log; 0 for none),
-    ``held_by`` (why instants stay that are due, or None) and ``dry_run``.
+    ``held_by`` (the reason why instants stay although they are due, or None) and ``dry_run``.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
@@ -37,8 +37,8 @@ class ArchiveTimelineOperator(TableOperator):
         None (templated).
     :param keep_max_commits: number of commits up to which nothing leaves; the table's
         ``hoodie.keep.max.commits``, or 100, when None (templated).
-    :param dead_writers_after: how long a rollback has to be past before archival passes the instant that it
-        rolled back: longer than a process can be paused; a timedelta or seconds (templated).
+    :param dead_writers_after: the age of a rollback from which archival passes the rolled-back instant. It
+        must be longer than a process can be paused; a timedelta or seconds (templated).
     :param max_failures: failures in a row after which the table's archival is stopped; None never stops it.
     :param dry_run: only reports the instants that would leave (templated).
     """

@@ -1,4 +1,4 @@
-"""Backfills: history is written into a table, window by window."""
+"""Backfills: a task writes history into a table, window by window."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class BackfillOperator(IngestOperator):
             retries=10,
         )
 
-    A window is a partition (each one of the source's rows, or of a list), or a part of a span of time. One
-    Spark job writes all windows. Each window becomes visible, with its transaction and its partitions, when
-    it commits.
+    A window is a partition (each partition of the source's rows, or of a list), or a part of a span of time.
+    One Spark job writes all windows. Each window becomes visible, with its transaction and its partitions,
+    when it commits.
 
     The backfill finds committed windows on the timeline and does not write them again. So a task that is
     killed or retried, or that failed and is cleared, continues with the next window. A task that had finished
@@ -63,23 +63,22 @@ class BackfillOperator(IngestOperator):
     Arguments beside those of :class:`~airflow_provider.operators.ingest.IngestOperator`; by default
     ``priority`` is ``backfill`` and ``on_conflict`` is ``rebase``:
 
-    :param source: path, URL or pattern, or several. With ``{window}``, a partition column such as
-        ``{month}``, or ``{start:%Y-%m-%d}`` or ``{end:%Y}`` in it, a window's rows are those of the files
-        there. Otherwise they are the rows of the source with the window's values (templated).
+    :param source: path, URL or pattern, or several. If it contains ``{window}``, a partition column such as
+        ``{month}``, or ``{start:%Y-%m-%d}`` or ``{end:%Y}``, each window reads all rows of its own files.
+        Otherwise each window reads the rows of the source with the window's values (templated).
     :param partitions: the windows, each as a path, such as ``year=2013/month=1``, or as values by
         column; all partitions of the source's rows when None (templated).
     :param window_columns: the columns of the source whose values are the windows; the table's
         partition columns when None (templated).
     :param time_column: for windows of time, a date or timestamp column of the table (templated).
-    :param start: the earliest time of the first window; ISO, UTC where it names no zone (templated).
-    :param end: the earliest time after the last one (templated).
+    :param start: the earliest time of the first window; ISO, UTC if it names no zone (templated).
+    :param end: the earliest time after the last window (templated).
     :param step: length of a window: a timedelta, or a text such as ``1 month`` or ``6 hours`` (templated).
     :param order: ``oldest_first`` or ``newest_first`` (templated).
     :param backfill_id: names one backfill over all its runs: a window that is committed under this id is
         never written again (templated).
-    :param patience: before each window, seconds to wait at most for writers of higher priority.
-    :param attempts: number of attempts at a window, before the task fails, when an error occurs that another
-        attempt may avoid.
+    :param patience: the most seconds to wait for writers of higher priority, before each window.
+    :param attempts: the most attempts at a window, if its errors are retryable; then the task fails.
     :param engine: ``spark``.
     """
 
@@ -148,7 +147,7 @@ class BackfillOperator(IngestOperator):
         if operation.is_retry:
             self._end_earlier_window(managed, operation, job)
         managed.recover()
-        # The job looks for commits of this task run only: this process has those of earlier runs.
+        # The job looks for commits of this task run only: this process looks for those of earlier runs.
         served = dataclasses.replace(job, operation_since=operation.began)
         with LongRunningSparkJob(lambda: self._spark_job(operation), served, table.storage) as spark:
 

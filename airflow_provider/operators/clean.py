@@ -1,4 +1,4 @@
-"""Cleaning of a table: files that no reader and no writer needs are deleted."""
+"""Cleaning of a table: a task deletes files that no reader and no writer needs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class CleanOperator(TableOperator):
 
         CleanOperator(task_id="clean", table="lake.flights", policy="KEEP_LATEST_BY_HOURS", retained=48)
 
-    No Spark is started. The task may run at any time, beside any writer. A file stays as long as a writer in
+    The task starts no Spark, and may run at any time, beside any writer. A file stays as long as a writer in
     flight, a reader with a lease, a savepoint, a registered consumer, a plan or an open transaction needs it.
-    The next clean finishes one that was killed.
+    The next clean finishes a clean that was killed.
 
     The result is ``table``, ``instant`` and ``completion_time`` (None when there was nothing to delete),
     ``action``, ``files_deleted``, ``files_failed``, ``bytes``, ``earliest_commit_to_retain``,
@@ -36,11 +36,11 @@ class CleanOperator(TableOperator):
     Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
     :param policy: ``KEEP_LATEST_COMMITS``, ``KEEP_LATEST_FILE_VERSIONS`` or ``KEEP_LATEST_BY_HOURS``; the
-        table's ``hoodie.clean.policy``, or the first, when None (templated).
+        table's ``hoodie.clean.policy``, or ``KEEP_LATEST_COMMITS``, when None (templated).
     :param retained: number of commits, slices of a file group, or hours; the table's
         ``hoodie.clean.commits.retained`` and so on, or Hudi's default, 10, 3 or 24, when None (templated).
-    :param reverted_after: how long a revert has to be past before the files of the reverted rewrite are
-        deleted: longer than any query runs; a timedelta or seconds (templated).
+    :param reverted_after: the age of a revert from which a clean deletes the files of the reverted rewrite.
+        It must be longer than any query runs; a timedelta or seconds (templated).
     :param max_failures: failures in a row after which the table's cleaning is stopped; None never stops it.
     :param dry_run: only reports what would be deleted; each file is in the task's log (templated).
     """

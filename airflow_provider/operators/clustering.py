@@ -1,4 +1,4 @@
-"""Clustering of a table: file groups are rewritten, packed or in an order that lets queries skip files."""
+"""Clustering of a table: a task rewrites file groups, packed or in an order that lets queries skip files."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ _NO_TRANSACTION = {"txn_id": None, "write_id": None, "event_id": None}
 class _PlansClustering(TableOperator):
     """Base of the operators that plan a clustering.
 
-    :param sort_by: columns to order the rows by, the most important first; none to pack small files as
-        they are; by Hudi's options, or none, when None (templated).
-    :param layout: how to order by several columns: ``linear``, ``z-order`` or ``hilbert``; by Hudi's options,
-        or the first, when None (templated).
-    :param partitions: patterns of partition paths, such as ``year=2013/*``; all when empty; by Hudi's
-        options, or all, when None (templated).
-    :param small_file_limit: bytes, or a text such as ``100 MB``; only file groups below it are clustered
+    :param sort_by: columns to order the rows by, the most important first. An empty list packs small files
+        without an order. When None, Hudi's options decide, by default without an order (templated).
+    :param layout: how to order by several columns: ``linear``, ``z-order`` or ``hilbert``. When None, Hudi's
+        options decide, by default ``linear`` (templated).
+    :param partitions: patterns of partition paths, such as ``year=2013/*``; all when empty. When None, Hudi's
+        options decide, by default all (templated).
+    :param small_file_limit: bytes, or a text such as ``100 MB``; only smaller file groups are clustered
         (templated).
     :param target_file_size: approximate size of a new file group, as bytes or such a text (templated).
-    :param min_age: time since the last write to a file group; younger ones are left alone; a timedelta or
-        seconds.
+    :param min_age: time since the last write to a file group; a plan leaves out younger file groups; a
+        timedelta or seconds.
     :param max_groups: number of clustering groups in one plan.
     :param max_group_size: bytes, or a text such as ``1 GB``, of the file groups that are ordered together.
     :param priority: decides who yields when two writes meet: a name or a number (templated).
@@ -142,7 +142,7 @@ class _PlansClustering(TableOperator):
 
 
 class ScheduleClusteringOperator(_PlansClustering):
-    """Plans a clustering that :class:`RunClusteringOperator` executes. No Spark is started.
+    """Plans a clustering that :class:`RunClusteringOperator` executes. The operator starts no Spark.
 
     ::
 
@@ -191,12 +191,12 @@ class ScheduleClusteringOperator(_PlansClustering):
 class RunClusteringOperator(SparkOperator):
     """Executes a clustering plan, as a Spark job.
 
-    The commit leaves out a clustering group that another write has changed since the plan, or that a writer
-    of higher priority works on; the next plan contains it again. When no group is left, the task fails with
-    :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried.
+    The commit leaves out a clustering group that another write has changed since the plan, or on which a
+    writer of higher priority works; the next plan contains that group again. When no group is left, the task
+    fails with :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried.
 
     A retried task first looks for its last try's commit, like an ingestion. A plan whose execution failed is
-    rolled back, and another one has to be scheduled. Without a plan, the operator starts no Spark.
+    rolled back; then another plan has to be scheduled. Without a plan, the operator starts no Spark.
 
     The result is ``table``, ``instant`` (None without a plan), ``completion_time``, ``action``,
     ``operation``, ``groups_planned``, ``groups_done``, ``groups_left_out``, ``files_replaced``,
@@ -204,12 +204,12 @@ class RunClusteringOperator(SparkOperator):
 
     Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
 
-    :param instant: requested time of the plan; the oldest one that nobody executes when None (templated).
+    :param instant: requested time of the plan; the oldest plan that nobody executes when None (templated).
     :param parallel_groups: number of clustering groups that are written at the same time; the number of the
         session's cores when None.
     :param heartbeat_interval: seconds between two heartbeats of the job.
     :param tolerable_misses: number of heartbeats that may be missing before others roll the job back.
-    :param deferrable: whether the task waits for its job in the triggerer, without a worker slot, where the
+    :param deferrable: whether the task waits for its job in the triggerer, without a worker slot, if the
         job's driver runs on a cluster. Airflow's ``[operators] default_deferrable`` by default.
     """
 
@@ -239,7 +239,7 @@ class RunClusteringOperator(SparkOperator):
         """Execute the plan.
 
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
-        :raises WriteConflictError: when another process executes the plan, or every group was hit.
+        :raises WriteConflictError: when another process executes the plan, or every group has a conflict.
         :raises JobFailedError: when the job ended without an answer, or was killed.
         """
         return self._work(context)
@@ -284,7 +284,7 @@ class RunClusteringOperator(SparkOperator):
     def _plan(self, table: HudiTable, operation: TaskOperation) -> str | None:
         """The plan to execute; None when there is nothing to do."""
         if (instant := plan_named(self.instant)) is not None:
-            pending_plan(table, instant)  # raises if it is missing, before a JVM is started for it
+            pending_plan(table, instant)  # raises if the plan is missing, before a JVM starts for it
             return instant
         return next(iter(pending_clusterings(table, idle=True)), None)
 
@@ -303,7 +303,7 @@ class RunClusteringOperator(SparkOperator):
             commit = operation.settle(table, f"its task ended with {type(error).__name__}")
             if commit is None or not isinstance(error, Exception) or self._is_killed:
                 raise
-            # The job was done and only its answer was lost: the timeline is the truth.
+            # The job had ended and only its answer was lost: the timeline says whether it committed.
             self.log.warning("instant %s had committed when the job ended: %s", commit.instant, error)
             return result_of(job, table, commit.instant, already_committed=True)
 
@@ -333,8 +333,8 @@ class ClusteringOperator(_PlansClustering, RunClusteringOperator):
             task_id="cluster", table="lake.flights", sort_by=["dest", "carrier"], layout="z-order", retries=3
         )
 
-    A pending plan that nobody executes comes first, for example one that a killed task left. When there is
-    nothing to cluster, the operator starts no Spark.
+    If there is a pending plan that nobody executes, for example of a killed task, the operator executes that
+    plan first. When there is nothing to cluster, the operator starts no Spark.
 
     Arguments: those of :class:`ScheduleClusteringOperator` and :class:`RunClusteringOperator`.
     """

@@ -33,46 +33,48 @@ _KINDS = {
 
 
 class CompactionOperator(TableOperator):
-    """Compacts a merge-on-read table, and any table's metadata table: log files are merged into base files.
+    """Compacts a merge-on-read table, and any table's metadata table: merges log files into base files.
 
     ::
 
         CompactionOperator(task_id="compact", table="lake.flights")
 
-    A merge-on-read table is compacted first: pending plans that nobody executes, then what is due. The worker
-    of the task reads and writes the files, one file group after the other. It may run beside loads and
-    backfills; see docs/merge-on-read.md.
+    The task compacts a merge-on-read table first: it executes pending plans that nobody executes, then a
+    compaction that is due. The task's worker reads and writes the files, with larger files as many file
+    groups at once as it has cores. It may run beside loads and backfills; see docs/merge-on-read.md.
 
     For the metadata table, the task finishes pending compactions, then runs one that is due, deletes file
-    slices that no reader can need any more, and archives the metadata table's own timeline. Every tenth
-    commit of a load looks whether a compaction is due, so this is for other numbers of deltacommits, or for
-    another time. No Spark is started, and the task may run at any time, beside any writer.
+    slices that no reader can need any more, and archives the metadata table's own timeline. Loads do this
+    too, at every tenth entry of the commit log. Use this operator for other numbers of deltacommits, or for
+    another time. It starts no Spark, and may run at any time, beside any writer.
 
-    A retry rolls back what its killed try has left of the table, and compacts it anew.
+    A retry rolls back the unfinished compaction of a killed try, and compacts the table anew.
 
     The result is ``table``, ``table_compactions``, ``log_compactions``, ``compactions`` (for each
     ``instant``, ``completion_time``, ``partitions``, ``file_groups``, ``records`` and ``bytes_written``) and
-    ``dry_run``. Instead of ``compactions``, a dry run has ``pending`` (requested times of those that were
-    begun) and ``due`` (``partitions``, ``file_groups``, ``log_files`` and ``log_bytes`` of another one, or
-    None); for the table itself it has the same under ``of_table``, and for its log blocks under ``of_logs``.
-    The entries for the table itself are missing for a copy-on-write table.
+    ``dry_run``. Instead of ``compactions``, a dry run has ``pending`` (requested times of compactions that
+    were begun) and ``due`` (``partitions``, ``file_groups``, ``log_files`` and ``log_bytes`` of a further
+    compaction, or None). It has the same for the table itself under ``of_table``, and for its log blocks
+    under ``of_logs``. A copy-on-write table has no entries for the table itself.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 
-    :param delta_commits: deltacommits of a merge-on-read table since its last compaction after which another
-        one is due; the table's ``hoodie.compact.inline.max.delta.commits``, or 5, when None (templated).
-    :param min_log_files: a file group of the table with fewer log files is left alone (templated).
-    :param min_log_bytes: a file group of the table with fewer bytes of log files is left alone (templated).
+    :param delta_commits: a compaction of a merge-on-read table is due after this number of deltacommits since
+        the last one; the table's ``hoodie.compact.inline.max.delta.commits``, or 5, when None (templated).
+    :param min_log_files: a compaction leaves out a file group of the table with fewer log files (templated).
+    :param min_log_bytes: a compaction leaves out a file group of the table with fewer bytes of log files
+        (templated).
     :param partitions: patterns of partition paths of the table; all when None (templated).
     :param max_io_bytes: most bytes that a compaction of the table reads and writes (templated).
-    :param log_blocks: log blocks of a file group from which a log compaction makes one, after the compaction
-        of the table; the table's ``hoodie.log.compaction.blocks.threshold`` when None; no log compaction
-        where that is not set, either (templated).
-    :param max_delta_commits: deltacommits of the metadata table, one for each commit, since the last
-        compaction after which another one is due; the table's ``hoodie.metadata.compact.max.delta.commits``,
-        or 10, when None (templated).
-    :param log_file_size_threshold: a file group of the metadata table with fewer bytes of log files is left
-        alone; the table's ``hoodie.compaction.logfile.size.threshold``, or 0, when None (templated).
+    :param log_blocks: after the compaction of the table, a log compaction merges the log blocks of a file
+        group that has at least so many; the table's ``hoodie.log.compaction.blocks.threshold`` when None.
+        Without either there is no log compaction (templated).
+    :param max_delta_commits: a compaction of the metadata table is due after this number of its deltacommits,
+        one for each commit, since the last one; the table's ``hoodie.metadata.compact.max.delta.commits``, or
+        10, when None (templated).
+    :param log_file_size_threshold: a compaction leaves out a file group of the metadata table with fewer
+        bytes of log files; the table's ``hoodie.compaction.logfile.size.threshold``, or 0, when None
+        (templated).
     :param max_failures: failures in a row after which the table's compaction is stopped; None never stops it.
     :param dry_run: only reports what would be compacted (templated).
     """
@@ -178,7 +180,7 @@ class CompactionOperator(TableOperator):
             self.log.info("nothing to compact")
 
     def _log_settings(self, options: EffectiveOptions) -> LogCompactionSettings | None:
-        """For which file groups a log compaction is due; None where nobody wants one."""
+        """For which file groups a log compaction is due; None if neither task nor table asks for it."""
         found = options.arguments(Topic.COMPACTION, log_blocks=count(self.log_blocks, "log_blocks"))
         return LogCompactionSettings(found["log_blocks"], self._partitions) if found else None
 

@@ -67,16 +67,16 @@ class CreateTableOperator(BaseOperator):
         the later write when None (templated).
     :param location: absolute path or URL; when None, the table's name in the database's location
         (templated).
-    :param if_not_exists: accept an existing table when it has the same type, columns, record key,
-        partitions and ordering field, and the given options; a missing entry in the metastore is
-        added.
+    :param if_not_exists: accept an existing table when it has the same type, columns, record key, partitions
+        and ordering field, and the given options. If the metastore lacks the table, the operator registers
+        it.
     :param hive_style: whether partition folders are named ``column=value``.
     :param hudi_options: options for all writers and services of the table, by Hudi's own names, such as
         ``{"hoodie.clean.commits.retained": 20}``; stored in the table's properties, where operators find
         them; see docs/configuration.md (templated).
     :param table_type: ``copy_on_write`` or ``merge_on_read``, see docs/merge-on-read.md (templated).
-    :param concurrency: ``optimistic`` or ``non_blocking``, see docs/non-blocking.md; as ``hudi_options`` say
-        when None (templated).
+    :param concurrency: ``optimistic`` or ``non_blocking``, see docs/non-blocking.md; when None,
+        ``hudi_options`` decide (templated).
     :param comment: shown to people who look at the metastore (templated).
     :param metastore_conn_id: connection of type ``table_metastore`` (templated).
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
@@ -262,7 +262,8 @@ class CreateTableOperator(BaseOperator):
                 ],
                 parameters={
                     PROVIDER: HUDI,
-                    # By it the metastore's service chooses the format by which Hive reads the table.
+                    # From this parameter the metastore's service derives the format in which Hive reads the
+                    # table.
                     **({HUDI_TABLE_TYPE: table.config.table_type} if table.is_merge_on_read else {}),
                     **({HIVES_TRANSACTIONAL_PROPERTIES: INSERT_ONLY} if table.config.is_insert_only else {}),
                     **({"comment": self.comment} if self.comment else {}),

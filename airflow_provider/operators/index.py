@@ -1,4 +1,4 @@
-"""Indexes of a table: planned, built and dropped while its writers continue (RFC-45)."""
+"""Indexes of a table: tasks plan, build and drop them while the table's writers continue (RFC-45)."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class _PlansIndex(TableOperator):
 
     :param indexes: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
         ``partition_stats``; those that Hudi's options enable when None (templated).
-    :param columns: the columns with statistics; by Hudi's options, or the first 32 whose type has an order,
-        when None (templated).
+    :param columns: the columns with statistics. When None, Hudi's options decide, by default the first 32
+        columns whose type has an order (templated).
     """
 
     template_fields: Sequence[str] = (*TableOperator.template_fields, "indexes", "columns")
@@ -99,9 +99,9 @@ class _PlansIndex(TableOperator):
 
 
 class ScheduleIndexOperator(_PlansIndex):
-    """Plans indexes that :class:`RunIndexOperator` builds. No Spark is started.
+    """Plans indexes that :class:`RunIndexOperator` builds. The operator starts no Spark.
 
-    From then on every commit logs to the planned indexes; readers use them once they are complete. The plan
+    After the plan every commit logs to the planned indexes; readers use them once they are complete. The plan
     includes ``files`` when the table has no such index, and leaves out indexes that exist or are planned.
 
     ::
@@ -135,7 +135,7 @@ class ScheduleIndexOperator(_PlansIndex):
         return {"table": self.table, "instant": instant, "action": str(Action.INDEXING), **_NO_TRANSACTION}
 
     def _planned_before(self, table: HudiTable, operation: TaskOperation) -> str | None:
-        """The plan of an earlier try that was killed before it could say so; nobody runs it."""
+        """The plan of an earlier try that was killed before it could return the plan, if nobody runs it."""
         for each in pending_instants(table) if operation.is_retry else ():
             if each.operation_key == operation.key:
                 lock = self._lock(table, self._options(table))
@@ -149,9 +149,8 @@ class ScheduleIndexOperator(_PlansIndex):
 class RunIndexOperator(SparkOperator):
     """Builds the indexes of a plan, as a Spark job: base files, catch-up, completion.
 
-    A run that fails, is killed or times out leaves its plan, and a retry continues it: base files that are
-    complete are not written again, and neither are indexes that are complete. Without a plan, the operator
-    starts no Spark.
+    A run that fails, is killed or times out leaves its plan, and a retry continues the plan. The retry writes
+    no complete base file and no complete index again. Without a plan, the operator starts no Spark.
 
     The result is ``table``, ``instant`` (None without a plan), ``completion_time``, ``action``,
     ``indexes``, ``file_groups``, ``records``, ``bytes``, ``caught_up`` (instants of other Hudi
@@ -160,7 +159,7 @@ class RunIndexOperator(SparkOperator):
 
     Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
 
-    :param instant: requested time of the plan; the oldest one that nobody runs when None (templated).
+    :param instant: requested time of the plan; the oldest plan that nobody runs when None (templated).
     :param catch_up_timeout: how long to wait for other Hudi writers that began before the plan; a
         timedelta or seconds; ``hoodie.metadata.index.check.timeout.seconds``, or 15 minutes, when None.
     :param heartbeat_interval: seconds between two heartbeats of the job.
@@ -194,7 +193,7 @@ class RunIndexOperator(SparkOperator):
         """Build.
 
         :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
-        :raises WriteConflictError: when another process builds it.
+        :raises WriteConflictError: when another process runs the plan.
         :raises IndexCatchUpTimeoutError: when another Hudi writer did not end in time.
         :raises JobFailedError: when the job ended without an answer, or was killed.
         """
@@ -252,7 +251,7 @@ class RunIndexOperator(SparkOperator):
             finished = completed_indexing(table, job.instant)
             if finished is None or not isinstance(error, Exception) or self._is_killed:
                 raise
-            # The job was done and only its answer was lost: the timeline is the truth.
+            # The job had ended and only its answer was lost: the timeline says whether it completed the plan.
             self.log.warning("indexing %s had completed when the job ended: %s", job.instant, error)
             return finished.to_dict()
 
@@ -278,8 +277,8 @@ class BuildIndexOperator(_PlansIndex, RunIndexOperator):
             task_id="index", table="lake.flights", indexes=["column_stats", "record_index"], retries=3
         )
 
-    A pending plan of another task, or of a killed one, is built as it is. When all indexes are complete, the
-    operator starts no Spark.
+    If there is a pending plan of another task, or of a killed one, the operator builds that plan. When all
+    indexes are complete, the operator starts no Spark.
 
     Arguments: those of :class:`ScheduleIndexOperator` and of :class:`RunIndexOperator`, except ``instant``.
     """
@@ -302,13 +301,13 @@ class BuildIndexOperator(_PlansIndex, RunIndexOperator):
 
 
 class DropIndexOperator(TableOperator):
-    """Drops indexes, complete or not; readers and writers continue without them. No Spark is started.
+    """Drops indexes, complete or not; readers and writers continue without them. It starts no Spark.
 
-    The other indexes depend on ``files``: with it the whole metadata table is dropped. ``partition_stats`` is
-    dropped with ``column_stats``. A dropped index can be built again at once.
+    The other indexes depend on ``files``: dropping it drops the whole metadata table. Dropping
+    ``column_stats`` also drops ``partition_stats``. A dropped index can be built again at once.
 
-    The result is ``table``, ``instant`` (None when none of them existed), ``completion_time``, ``action``
-    and ``indexes``, the dropped ones; ``txn_id``, ``write_id`` and ``event_id`` are None.
+    The result is ``table``, ``instant`` (None when none of the indexes existed), ``completion_time``,
+    ``action`` and ``indexes``, the dropped ones; ``txn_id``, ``write_id`` and ``event_id`` are None.
 
     Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
 

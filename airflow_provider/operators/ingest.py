@@ -78,19 +78,19 @@ class IngestOperator(SparkOperator):
             retries=3,
         )
 
-    The table has the record key, partition columns and ordering field. A source that cannot be read, a null
-    key, or a column that does not fit fails the task before anything is written, and without retries. A lost
-    conflict is a :class:`~airflow_provider.exceptions.WriteConflictError`. It is retried like any failure,
-    unless ``on_conflict`` is ``rebase``.
+    The table stores the record key, partition columns and ordering field. A source that cannot be read, a
+    null key, or a column that does not fit fails the task before anything is written, and without retries. A
+    lost conflict raises :class:`~airflow_provider.exceptions.WriteConflictError`, which Airflow retries like
+    any failure, unless ``on_conflict`` is ``rebase``.
 
-    With ``txn_id`` it writes in a transaction around several tasks. Readers with a snapshot see its rows when
-    that transaction commits; see
+    With ``txn_id`` the task writes in a transaction around several tasks. Readers with a snapshot see its
+    rows when that transaction commits; see
     :class:`~airflow_provider.operators.transaction.BeginTransactionOperator`.
 
-    A table of the metastore is written in a transaction; :class:`~airflow_provider.managed.ManagedWrite` does
-    the work around the job. A retried task first looks for its last try's commit. If that try committed and
-    could not report it, the retry ends the try's transaction and returns its result. Otherwise the try is
-    rolled back, and the job runs again. A task that is cleared does its work again.
+    A load into a table of the metastore has a transaction; :class:`~airflow_provider.managed.ManagedWrite`
+    does the work around the job. A retried task first looks for its last try's commit. If that try committed
+    but could not report it, the retry ends the try's transaction and returns its result. Otherwise the retry
+    rolls the try back, and the job runs again. A task that is cleared does its work again.
 
     The result is ``table``, ``instant``, ``completion_time``, ``action``, ``operation``, ``txn_id``,
     ``write_id``, ``event_id`` (the last three None without a transaction), ``rows_inserted``,
@@ -99,49 +99,51 @@ class IngestOperator(SparkOperator):
     Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
 
     :param source: path, URL or pattern of the files to read, or several (templated).
-    :param source_format: ``parquet``, ``csv``, ``json`` or another format that Spark reads; ``arrow`` or
-        ``feather``, which is read without Spark (templated).
+    :param source_format: ``parquet``, ``csv``, ``json`` or another format that Spark reads; or ``arrow`` or
+        ``feather``, which the operator reads without Spark (templated).
     :param source_options: options of Spark's reader, such as ``{"header": "true"}`` (templated).
     :param operation: ``insert``, ``upsert``, ``delete``, ``bulk_insert``, ``insert_overwrite`` (the
         partitions that the rows belong to) or ``insert_overwrite_table`` (templated).
-    :param priority: decides who yields when two writes meet: ``ingestion``, ``backfill``,
-        ``table_service``, ``cleaning``, or a number, the larger the more important. When None or
-        ``auto``, the run decides: ``write_priority`` in the conf of its trigger; else
-        ``backfill`` in a run of Airflow's own backfills; else ``ingestion`` (templated).
-    :param on_conflict: when a write that completed first touched the same file groups, or added the
-        same new key: ``raise``, or ``rebase``: merge only these file groups again, on the other write's
-        result, and then commit. ``raise`` by default (templated).
-    :param on_rewrite: when a clustering or compaction of lower priority completed first:
+    :param priority: decides which of two writes on the same file groups yields: ``ingestion``, ``backfill``,
+        ``table_service``, ``cleaning``, or a number, the larger the more important. When None or ``auto``,
+        the run decides: ``write_priority`` in the conf of its trigger; else ``backfill`` in a run of
+        Airflow's own backfills; else ``ingestion`` (templated).
+    :param on_conflict: what the load does if a write that completed first touched the same file groups, or
+        added the same new key. ``raise`` (default) raises the error. ``rebase`` merges only these file groups
+        again, on the other write's result, and then commits (templated).
+    :param on_rewrite: what the load does if a clustering or compaction of lower priority completed first:
         ``rebase`` onto its file groups, or ``revert`` it (templated).
-    :param on_higher_priority: when a live writer of higher priority works on the same file groups:
-        ``wait`` for its end, or ``fail`` (templated).
+    :param on_higher_priority: what the load does if a live writer of higher priority works on the same file
+        groups: ``wait`` for its end, or ``fail`` (templated).
     :param max_rebases: how often one write is rebased before it raises; 10 by default.
-    :param on_pending_clustering: when another Hudi writer has planned a clustering of a file group that
-        the rows belong to: ``fail``, as Hudi does by default, or ``wait`` for its end (templated).
+    :param on_pending_clustering: what the load does if another Hudi writer has planned a clustering of a file
+        group of its rows: ``fail``, as Hudi does by default, or ``wait`` for its end (templated).
     :param yield_timeout: seconds to wait for writers of higher priority, and for such clusterings; an hour
         by default.
-    :param target_file_size: bytes, or a text such as ``100 MB``; files are filled up to about this size
+    :param target_file_size: bytes, or a text such as ``100 MB``; the load fills files up to about this size
         (templated).
-    :param small_file_limit: the same; smaller files take new rows before new files are opened (templated).
-    :param set_null_for_missing_columns: True makes columns that the rows lack null; otherwise such rows are
-        refused, which is the default.
-    :param validate_schema: whether rows that lack a column are refused in any case.
+    :param small_file_limit: bytes, or such a text; the load adds new rows to smaller files before it opens
+        new files (templated).
+    :param set_null_for_missing_columns: True writes null into columns that the rows lack; False, the default,
+        refuses such rows.
+    :param validate_schema: True refuses rows that lack a column in any case.
     :param heartbeat_interval: seconds between two heartbeats of the job.
     :param tolerable_misses: number of heartbeats that may be missing before others roll the job back.
     :param extra_metadata: added to the commit's metadata (templated).
     :param txn_id: an open transaction, which another task ends; a transaction of its own when None
         (templated).
-    :param missing_source: when a path of the source does not exist: ``fail`` at once, ``retry`` like a
-        failure that the next try may avoid, or ``skip`` the task (templated).
-    :param on_empty: when the source holds no row: ``fail`` at once, or ``skip`` the task (templated).
+    :param missing_source: what the task does if a path of the source does not exist: ``fail`` without
+        retries, fail and be retried (``retry``), or ``skip`` (templated).
+    :param on_empty: what the task does if the source holds no row: ``fail`` without retries, or ``skip``
+        (templated).
     :param asset: whether the table's asset (:func:`~airflow_provider.assets.table_asset`) is an outlet of the
-        task, so that it starts DAGs that have it as schedule. Its event has instant, completion time, rows
-        and event id as ``extra``. A write in a transaction of another task has no such outlet, because its
-        rows are not visible yet; nor has a table whose name is a template.
-    :param deferrable: whether the task waits in the triggerer, without a worker slot: before its job starts,
-        for its turn (live writers of higher priority, the holder of the table lock, a job that an earlier
-        try left running), and then for the job itself, where its driver runs on a cluster. Airflow's
-        ``[operators] default_deferrable`` by default.
+        task, so that the load starts DAGs that have the asset as schedule. The asset's event has instant,
+        completion time, rows and event id as ``extra``. A write in a transaction of another task has no such
+        outlet, because its rows are not visible yet. A table whose name is a template has none either.
+    :param deferrable: whether the task waits in the triggerer, without a worker slot. Before its job starts
+        it waits for its turn: for live writers of higher priority, the holder of the table lock, and a job
+        that an earlier try left running. Then it waits for the job itself, if the driver runs on a cluster.
+        Airflow's ``[operators] default_deferrable`` by default.
     """
 
     template_fields: Sequence[str] = (
@@ -228,8 +230,8 @@ class IngestOperator(SparkOperator):
         """Run the job, and everything around it.
 
         :raises AirflowFailException: for an error that is not retryable; caused by the typed error.
-        :raises AirflowSkipException: for a missing or empty source, where the task's arguments say so.
-        :raises SourceNotThereYetError: for a missing source, where the task's arguments say so.
+        :raises AirflowSkipException: for a missing or empty source, if the task's arguments say so.
+        :raises SourceNotThereYetError: for a missing source, if the task's arguments say so.
         :raises WriteConflictError: when another write to the same file groups completed first.
         :raises JobFailedError: when the job ended without an answer, or was killed.
         """
@@ -237,7 +239,7 @@ class IngestOperator(SparkOperator):
 
     @fail_unless_retryable
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Continue after the trigger: it is this write's turn, or it has waited for long enough.
+        """Continue after the trigger: it is this write's turn, or its ``yield_timeout`` is over.
 
         :raises TableServiceError: the trigger's error, in its original type; also see :meth:`execute`.
         """
@@ -300,7 +302,7 @@ class IngestOperator(SparkOperator):
         """The sources as inputs, the table as output, for Airflow's OpenLineage provider.
 
         :param task_instance: the task's instance; not needed.
-        :return: None where the write ended before its table was known.
+        :return: None if the write ended before its table was known.
         """
         return lineage_of(**self._lineage) if self._lineage else None
 
@@ -392,7 +394,7 @@ class IngestOperator(SparkOperator):
                 self.log.info("engine spark: %s", error.details.get("reason", error))
             return self._run(self._spark_job(operation), begun, storage)
 
-        # Before a look at the source, which may have gone since.
+        # Before a look at the source, because its files may be deleted since the earlier try.
         if self.deferrable and operation.is_retry and (earlier := managed.end()) is not None:
             return earlier
         if not self.deferrable or choice().engine != SPARK or not first().can_be_left:
@@ -408,7 +410,7 @@ class IngestOperator(SparkOperator):
     def _end_left_job(self, managed: ManagedWrite, operation: TaskOperation) -> dict[str, Any]:
         txn_id = operation.recall("txn_id") if managed.joined_txn is None else None
         failure = self._left_job(managed.table, operation, txn_id=txn_id)
-        # Nothing of the job runs any more, even if its last heartbeat is fresh.
+        # No process of the job runs any more, even if its last heartbeat is fresh.
         managed.wait_for = None
         result = managed.end()
         if result is None:

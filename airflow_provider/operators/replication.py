@@ -37,9 +37,9 @@ class ReplicationOperator(BaseOperator):
     """Base of the operators of a replication.
 
     :param policy: name of the replication (templated).
-    :param databases: the target's database for each of the source's (templated).
-    :param locations: the target's folder or URL for each of the source's with tables. In a mapping only the
-        target's is templated; in a list of pairs both are.
+    :param databases: the target's database for each database of the source (templated).
+    :param locations: the target's folder or URL for each folder or URL of the source with tables. In a
+        mapping only the target's side is templated; in a list of pairs both sides are.
     :param source_metastore_conn_id: connection of the source's metastore (templated).
     :param target_metastore_conn_id: connection of the target's metastore (templated).
     :param source_storage_conn_id: connection of the source tables' storage; see
@@ -117,7 +117,7 @@ class ReplicateOperator(ReplicationOperator):
     :param follow_for: seconds, or a timedelta, for which the task follows the source; one pass when None
         (templated).
     :param poll_interval: seconds between two looks at the source's log while there is nothing to do.
-    :param bootstrap: whether to copy the source's state again; equal files are not copied
+    :param bootstrap: whether to copy the source's state again; the task does not copy equal files
         (templated).
     :param threads: number of files that are copied at once.
     :param megabytes_per_second: copy no faster than this; no limit when None.
@@ -154,7 +154,7 @@ class ReplicateOperator(ReplicationOperator):
         """Replicate.
 
         :raises AirflowFailException: for errors that no retry can avoid, such as a file that is missing at
-            the source, or a position that has fallen out of its log; caused by the typed error.
+            the source, or events that retention has removed from its log; caused by the typed error.
         :raises ReplicationLeaseError: when another replicator is running.
         """
         follow_for = seconds(self.follow_for, "follow_for")
@@ -175,7 +175,7 @@ class ReplicateOperator(ReplicationOperator):
         return self._go_on(replicator, Pass(**carried["done"]).then(later), carried["ends"])
 
     def on_kill(self) -> None:
-        """End after the present event."""
+        """Make the replicator end after the event that it is applying."""
         self._is_killed = True
 
     def _go_on(self, replicator: Replicator, done: Pass, ends: float) -> dict[str, Any]:
@@ -219,21 +219,22 @@ class FailoverOperator(ReplicationOperator):
         FailoverOperator(task_id="hand_over", mode="planned", policy="dr", ...)
 
     ``planned`` stops the writers of the source, waits for their transactions, replicates everything, and
-    changes the sides: nothing is lost. ``abort`` lets the writers continue after a planned failover that has
+    swaps the sides: nothing is lost. ``abort`` lets the writers continue after a planned failover that has
     not finished. ``promote`` is for a source that is gone: the target takes writes from its last complete
-    transaction on; the result has what is lacking if the source's metastore still answers. ``follow`` lets
-    the old source follow afterwards; it keeps aside what only the old source has. Each mode may be run again.
+    transaction on, and the result lists the missing transactions if the source's metastore still answers.
+    ``follow`` lets the old source follow afterwards; it moves tables aside that have commits which only the
+    old source has. Each mode may run again.
 
     The result is ``policy``, ``back`` (the replication in the other direction), ``event_id``, ``aborted`` and
-    ``lacking``; for ``follow``, ``kept``, the tables that were kept aside; for ``abort`` nothing.
+    ``lacking``; for ``follow``, ``kept``, the tables that were moved aside; for ``abort`` nothing.
 
     Arguments beside those of :class:`ReplicationOperator`:
 
     :param mode: ``planned``, ``abort``, ``promote`` or ``follow`` (templated).
     :param wait: seconds, or a timedelta, for which ``planned`` waits for open transactions
         (templated).
-    :param abort_open: whether transactions are aborted and undone that are open then; otherwise the task
-        fails, and the writers stay stopped (templated).
+    :param abort_open: True aborts and undoes transactions that are still open after ``wait``; False fails the
+        task, and the writers stay stopped (templated).
     :param source_is_there: whether ``promote`` asks the source's metastore (templated).
     """
 
@@ -262,7 +263,7 @@ class FailoverOperator(ReplicationOperator):
 
     @fail_unless_retryable
     def execute(self, context: Context) -> dict[str, Any] | None:
-        """Change the sides.
+        """Swap the sides.
 
         :raises AirflowFailException: for a wrong mode, transactions that do not end, and other errors that no
             retry can avoid; caused by the typed error.

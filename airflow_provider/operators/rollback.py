@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class RollbackFailedWritesOperator(BaseOperator):
-    """Rolls back the writers whose heartbeat expired, and deletes the files of rewrites reverted long ago.
+    """Rolls back writers whose heartbeat has expired, and deletes the files of rewrites reverted long ago.
 
     ::
 
         RollbackFailedWritesOperator(task_id="tidy", table="lake.flights")
 
-    Every writer rolls back dead writers when it begins, so this is for tables with few writes. Like a writer
-    it also aborts the metastore's expired transactions, and undoes writes of aborted ones. No Spark is
-    started, and a live writer is left alone. The task may run at any time, beside any writer.
+    Every writer rolls back dead writers when it begins, so use this operator for tables with few writes. Like
+    a writer it also aborts the metastore's expired transactions, and undoes writes of aborted transactions.
+    It starts no Spark, and does not touch live writers. The task may run at any time, beside any writer.
 
     The result is ``table``, ``rolled_back`` (requested times of the instants), ``deleted`` (paths of data
     files, relative to the table), ``alive`` (instants that were left alone, because their writers are alive)
     and ``dry_run``.
 
     :param table: ``database.table``, or the table's path or URL (templated).
-    :param reverted_after: how long a revert has to be past before the files of the reverted rewrite are
-        deleted: longer than any query runs; a timedelta or seconds; None deletes none (templated).
+    :param reverted_after: the age of a revert from which the task deletes the files of the reverted rewrite.
+        It must be longer than any query runs; a timedelta or seconds; None deletes none (templated).
     :param dry_run: only reports what is due (templated).
     :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).

@@ -73,12 +73,13 @@ class BeginTransactionOperator(TransactionOperator):
         commit = CommitTransactionOperator(task_id="commit", txn_id=begin.output)
         begin >> [flights, delays] >> commit
 
-    A retry returns the transaction of the earlier try, as long as it is open. A task that is cleared aborts
-    it, unless it has ended, and begins a new one: clear all tasks after it too.
+    A retry returns the transaction of the earlier try, as long as the transaction is open. A task that is
+    cleared aborts the old transaction, unless it has ended, and begins a new one: clear all tasks after it
+    too.
 
-    :param timeout: how long the transaction may be without a heartbeat before it is aborted and undone;
-        a timedelta or seconds. Tasks send heartbeats while they write into it; so this is the longest
-        time between two of them, waiting and retry delays included (templated).
+    :param timeout: how long the transaction may be without a heartbeat before it is aborted and undone; a
+        timedelta or seconds. Tasks send heartbeats while they write into the transaction. So give the longest
+        time between two such tasks, waiting and retry delays included (templated).
     """
 
     template_fields: Sequence[str] = (*TransactionOperator.template_fields, "timeout")
@@ -125,16 +126,16 @@ class BeginTransactionOperator(TransactionOperator):
                 abort_transaction(metastore, txn_id, reason="its task was cleared", storage_options=options)
             recover_transactions(metastore, storage_options=options)
         except (TableServiceError, OSError) as error:
-            # They may write to other tables, whose next writers end them.
+            # These transactions may write to other tables, whose next writers end them.
             self.log.warning("transactions left alone could not be ended now: %s", error)
 
 
 class CommitTransactionOperator(TransactionOperator):
     """Commits a transaction: everything written in it becomes visible in one step.
 
-    It fails, and leaves the transaction open, when a task that should write in it has not, or is still
-    writing. A retry succeeds when the earlier try committed and could not report it. The result is ``txn_id``
-    and ``event_id``, the id of the COMMIT_TXN event.
+    If a task that should write in the transaction has not written, or is still writing, this task fails and
+    leaves the transaction open. A retry succeeds if the earlier try committed but could not report it. The
+    result is ``txn_id`` and ``event_id``, the id of the COMMIT_TXN event.
 
     :param txn_id: the transaction, from :class:`BeginTransactionOperator` (templated).
     """
@@ -149,7 +150,7 @@ class CommitTransactionOperator(TransactionOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit the transaction.
 
-        :raises AirflowFailException: when it was aborted, or does not exist.
+        :raises AirflowFailException: when the transaction was aborted, or does not exist.
         :raises CommitError: when a write in it is missing or unfinished.
         """
         txn_id = transaction_id(self.txn_id)
@@ -169,8 +170,8 @@ class AbortTransactionOperator(TransactionOperator):
         begin >> [flights, delays] >> commit
         [flights, delays] >> AbortTransactionOperator(task_id="abort", txn_id=begin.output)
 
-    Without this operator, a failed task can be cleared and run again in the same transaction until that times
-    out; then it is undone all the same. A committed transaction stays committed. The result is ``txn_id`` and
+    Without this operator, a failed task can be cleared and run again in the same transaction until the
+    transaction times out and is undone. A committed transaction stays committed. The result is ``txn_id`` and
     ``event_id``, the id of the ABORT_TXN or COMMIT_TXN event.
 
     :param txn_id: the transaction, from :class:`BeginTransactionOperator` (templated).
@@ -202,7 +203,7 @@ class AbortTransactionOperator(TransactionOperator):
 
 
 def _begun(metastore: AnyMetastore, operation_key: str) -> int | None:
-    """The transaction that a try of an operation opened, and died before it could remember it."""
+    """The transaction that a try of an operation opened before it died, without storing the id."""
     seen = metastore.valid_txn_list()
     for txn_id in (each for each in seen.exceptions if not seen.is_aborted(each)):
         if split_owner(metastore.get_txn(txn_id).agent or "")[1] == operation_key:
