@@ -1,6 +1,6 @@
 """The timeline: instants, active and archived, in both layouts, and the metadata in their files.
 
-Begin with ``instant`` and ``active``. What Hudi reads is written here; its format is fixed.
+Begin with ``instant`` and ``active``. Hudi reads the files that this room writes, so their format is fixed.
 """
 
 from airflow_provider.table.timeline.active import TIMELINE_FOLDER, Timeline, instant_path, timeline_folder

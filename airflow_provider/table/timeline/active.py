@@ -101,7 +101,7 @@ class Timeline:
         return tuple(instant for instant in self.completed() if instant.action is Action.SAVEPOINT)
 
     def kept_moment(self, savepoint: Instant) -> str:
-        """The completion time of the commit that a savepoint keeps; its own where that was archived."""
+        """The completion time of the commit that a savepoint keeps; if that is archived, the savepoint's."""
         commit = self.find(savepoint.requested_time)
         return _completion(commit or savepoint)
 
@@ -152,14 +152,14 @@ class Timeline:
         return self._by_time.get(requested_time)
 
     def until(self, completion_time: str) -> Timeline:
-        """This timeline as it was at a time: what completed after it was pending, at most."""
+        """This timeline with only the instants that completed up to a time; later ones are pending on it."""
         return self.showing(lambda instant: _completion(instant) <= completion_time)
 
     def showing(self, is_shown: Callable[[Instant], bool]) -> Timeline:
         """This timeline with only some of its completed instants; the others are pending on it.
 
-        Hidden instants stay on it as pending ones: a reader takes a file whose instant is older than the
-        timeline for one of an archived commit.
+        Hidden instants stay on it as pending ones. Without them, a reader could take their files for files of
+        archived commits.
 
         :param is_shown: decides for each completed instant.
         """
@@ -173,10 +173,9 @@ class Timeline:
     def as_of(self, moment: str) -> Timeline:
         """This timeline as it was right after a moment.
 
-        :param moment: the requested or the completion time of a completed commit (then: right
-            after that commit completed), or any other instant time (then: what had
-            completed by it). Completion time is what orders commits, so that the answer
-            never changes later.
+        :param moment: the requested or the completion time of a completed commit, for the moment right after
+            that commit completed; or any other instant time, for the instants that had completed by then.
+            Completion times order the commits, so the answer never changes later.
         :raises InvalidInputError: when the text is not an instant time.
         :raises NoSuchInstantError: when nothing had completed by then.
         """
@@ -200,7 +199,7 @@ class Timeline:
         """
         parse_time(moment)
         requested = (_completion(i) for i in self.commits() if i.requested_time == moment)
-        # A requested time comes first: another commit may have completed at the same time.
+        # The requested time of a commit goes first: another commit may have completed at the same time.
         return next(requested, moment)
 
     def names_commit(self, moment: str) -> bool:
@@ -210,8 +209,8 @@ class Timeline:
     def hiding(self, instants: Iterable[Instant]) -> Timeline:
         """This timeline with some archived instants as pending ones.
 
-        :param instants: archived instants. Otherwise readers take them for committed, as every instant that
-            is older than the timeline.
+        :param instants: archived instants. Readers would otherwise take them for committed, because they are
+            older than the timeline.
         """
         shown = Timeline(self._storage, (), self.starts)
         shown._by_time = {**self._by_time, **{_key(each): _as_pending(each) for each in instants}}
@@ -271,7 +270,7 @@ class _Listing:
     def of(cls, storage: Storage, layout: int, names: frozenset[str]) -> _Listing:
         known = cls._newest.get(storage)
         if known is None or not known.names <= names:
-            known = cls(frozenset(), {}, {}, "")  # an instant that was there is gone
+            known = cls(frozenset(), {}, {}, "")  # an instant of the earlier listing is gone
         furthest, pending = dict(known.furthest), dict(known.pending)
         newest_completion = known.newest_completion
         for name in names - known.names:
@@ -294,7 +293,7 @@ def _as_pending(instant: Instant) -> Instant:
 
 
 def _key(instant: Instant) -> str:
-    # Requested times are unique but for a savepoint's, which is that of a commit.
+    # Requested times are unique, except that a savepoint has the requested time of its commit.
     is_savepoint = instant.action is Action.SAVEPOINT
     return f"{instant.requested_time}.{instant.action}" if is_savepoint else instant.requested_time
 
@@ -317,14 +316,14 @@ _ONE_PAGE = 400
 def _active(storage: Storage) -> frozenset[str]:
     """Names of the instants' files without those that were archived before they were listed."""
     from airflow_provider.table.timeline.archived_timeline import (
-        newest_archived,  # which rests on this module
+        newest_archived,  # imported here, because that module imports this one
     )
 
     archived = newest_archived(storage)
     while True:
         names = _listed(storage, TIMELINE_FOLDER)
         before, archived = archived, newest_archived(storage)
-        if archived == before:  # else the listing may be older than the archival
+        if archived == before:  # otherwise the listing may be older than the archival
             parsed = ((name, Instant.parse(name)) for name in names)
             return frozenset(name for name, i in parsed if i is None or i.requested_time > archived)
 

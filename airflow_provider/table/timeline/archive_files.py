@@ -1,8 +1,8 @@
 """Writing the archived timeline of layout 2: Parquet files, merged level by level, and manifests.
 
-Each change is a new manifest, which put-if-absent creates with all its content. Of two archivers one is
-first, and the other one reads the new manifest and tries again. An archiver that dies leaves at most a file
-that no manifest names. Source: Hudi's ``LSMTimelineWriter``.
+Each change is a new manifest, which put-if-absent creates with all its content. If two archivers try at once,
+one puts its manifest; the other reads that manifest and tries again. An archiver that dies leaves at most a
+file that no manifest names. Source: Hudi's ``LSMTimelineWriter``.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def append_history(storage: Storage, instants: Iterable[ArchivedInstant]) -> Non
 
 
 def merge_history(storage: Storage) -> None:
-    """Merge small files into larger ones, and delete what no reader needs any more.
+    """Merge small files into larger ones, and delete files that no reader needs any more.
 
-    So the number of files grows with the logarithm of the number of instants.
+    The number of files then grows with the logarithm of the number of instants.
 
     :param storage: the table's storage.
     :raises CorruptTableError: when the archived timeline cannot be read.
@@ -86,12 +86,12 @@ def _put_next(
     *,
     level: int,
 ) -> bool:
-    """Put the manifest that follows one, with one more file; False when another archiver did."""
+    """Put the next manifest, with one more file; False when another archiver has put it."""
     times = [each.instant.requested_time for each in instants]
     name = f"{min(times)}_{max(times)}_{level}.parquet"
     path = f"{HISTORY_FOLDER}/{name}"
     data = _encode(instants)
-    # A file of this name has the same instants: another archiver, which may have died, has put it.
+    # A file of this name has the same instants. Another archiver has put it, and may have died.
     if storage.put_if_absent(path, data) or (status := storage.stat(path)) is None:
         size = len(data)
     else:
@@ -148,7 +148,7 @@ def _files_of(storage: Storage, version: int) -> tuple[HistoryFile, ...]:
     try:
         return Manifest.read(storage, version).files
     except FileNotFoundError:
-        return ()  # deleted in this moment
+        return ()  # just deleted
 
 
 def _read(storage: Storage, file: HistoryFile) -> list[ArchivedInstant]:
@@ -178,7 +178,7 @@ def _encode(instants: Iterable[ArchivedInstant]) -> bytes:
     with pq.ParquetWriter(sink, _SCHEMA, compression="gzip", version="1.0", store_schema=False) as writer:
         writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
         footer = {
-            "parquet.avro.schema": _avro_schema(),  # parquet-avro reads it by this
+            "parquet.avro.schema": _avro_schema(),  # parquet-avro reads the file by this schema
             "writer.model.name": "avro",
             WRITE_IDS_KEY.decode(): json.dumps(write_ids_of(instants)),
         }
@@ -196,7 +196,7 @@ _SCHEMA = pa.schema(
         pa.field("version", pa.int32(), nullable=False),
     ]
 )
-"""What parquet-avro makes of ``HoodieLSMTimelineInstant``."""
+"""The Parquet schema that parquet-avro derives from ``HoodieLSMTimelineInstant``."""
 
 
 @cache

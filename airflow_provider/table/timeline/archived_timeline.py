@@ -159,7 +159,7 @@ def reading(storage: Storage, file: HistoryFile) -> Iterator[None]:
     """
     try:
         yield
-    except ValueError as error:  # Arrow's too, or an action of a later Hudi
+    except ValueError as error:  # also raised by Arrow, and for an action of a later Hudi
         path = f"{HISTORY_FOLDER}/{file.name}"
         raise CorruptTableError(
             f"table {storage.root}: {path} of the archived timeline cannot be read: {error}", path=path
@@ -169,8 +169,8 @@ def reading(storage: Storage, file: HistoryFile) -> Iterator[None]:
 def newest_archived(storage: Storage) -> str:
     """Requested time of the last archived instant of a table of layout 2; empty when there is none.
 
-    Archival begins with the oldest instant and stops before one that is pending or not undone yet. So every
-    instant up to this one has ended.
+    Archival begins with the oldest instant. It stops before an instant that is pending, or whose rollback is
+    not finished. So every instant up to this one has ended.
 
     :param storage: the table's storage.
     """
@@ -301,7 +301,7 @@ def find_archived(storage: Storage, requested_time: str, layout: int = 2) -> Arc
     """One archived instant, with its content.
 
     :param storage: the table's storage.
-    :param requested_time: of the instant.
+    :param requested_time: requested time of the instant.
     :param layout: timeline layout version.
     """
     if layout == 1:
@@ -318,8 +318,8 @@ def read_completed(storage: Storage, timeline: Timeline, instant: Instant) -> by
 
     :param storage: the table's storage.
     :param timeline: a timeline that shows the instant.
-    :param instant: completed.
-    :raises NoSuchInstantError: when it was undone since.
+    :param instant: a completed instant.
+    :raises NoSuchInstantError: when the instant was undone since.
     """
     try:
         return timeline.read(instant)
@@ -343,7 +343,7 @@ def find_commit(
 
     :param storage: the table's storage.
     :param timeline: an active timeline.
-    :param requested_time: of the commit.
+    :param requested_time: requested time of the commit.
     :param layout: timeline layout version.
     :return: None when there is no such commit, or it is pending.
     :raises NoSuchInstantError: when it was undone since the timeline was loaded.
@@ -400,7 +400,8 @@ def archived_writes(storage: Storage) -> dict[str, tuple[str, int]]:
 def write_ids_of(instants: Iterable[ArchivedInstant]) -> list[int]:
     """The write ids in the commit metadata of instants."""
     writes = (each for each in instants if each.metadata and each.instant.action in WRITE_ACTIONS)
-    # Most have none. The bytes show this without decoding, because Hudi does not compress commit metadata.
+    # Most commits have no write id. The bytes show this without decoding, because Hudi does not compress
+    # commit metadata.
     commits = (each.commit_metadata for each in writes if each.metadata and b"write_id" in each.metadata)
     found = (commit.extra_metadata.get("write_id") for commit in commits)
     return sorted(int(each) for each in found if each is not None)
@@ -465,7 +466,7 @@ def _rows_in(
     storage: Storage, file: HistoryFile, columns: list[str], wanted: _Wanted
 ) -> list[dict[str, Any]]:
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq  # pulls pandas in, which would cost every import of the engine a second
+    import pyarrow.parquet as pq  # imports pandas, which would add a second to every import of the engine
 
     condition = pc.field("action").isin(sorted(wanted.actions))
     condition &= pc.field("instantTime") > wanted.requested_after
@@ -480,7 +481,7 @@ def _rows_in(
 
 
 def _of_newest(storage: Storage, read: Callable[[Manifest], list[_T]]) -> list[_T]:
-    """The content of the files of the newest manifest; of a newer one if they were merged meanwhile."""
+    """The content of the files of the newest manifest. If these are merged meanwhile, a newer one is read."""
     while True:
         manifest = Manifest.newest(storage)
         try:

@@ -132,7 +132,7 @@ class Instant:
 def format_time(moment: datetime, zone: tzinfo = UTC) -> str:
     """A moment as an instant time: ``yyyyMMddHHmmssSSS``.
 
-    :param zone: in which the table writes its times, by
+    :param zone: the zone of the table's instant times, from
         :func:`~airflow_provider.table.timeline.timeline_zone`.
     """
     return moment.astimezone(zone).strftime("%Y%m%d%H%M%S%f")[:17]
@@ -146,12 +146,12 @@ def parse_time(text: str, zone: tzinfo = UTC) -> datetime:
     """
     padded = f"{text}999" if len(text) == 14 else text
     try:
-        # A tenth of the time of strptime, which would also take fewer digits.
+        # This takes a tenth of the time of strptime, which would also accept fewer digits.
         if found := _DIGITS.fullmatch(padded):
             year, month, day, hour, minute, second, milliseconds = map(int, found.groups())
             return datetime(year, month, day, hour, minute, second, milliseconds * 1000, zone)
     except ValueError:
-        pass  # no such day, or hour
+        pass  # there is no such day or hour
     raise InvalidInputError(
         f"instant time {text!r} is not of the form yyyyMMddHHmmssSSS (17 digits)", instant=text
     )
@@ -161,7 +161,7 @@ _DIGITS = re.compile(r"(\d{4})" + r"(\d{2})" * 5 + r"(\d{3})", re.ASCII)
 
 
 def now(zone: tzinfo = UTC) -> str:
-    """The current instant time by this machine's clock.
+    """The present instant time by this machine's clock.
 
     :param zone: see :func:`format_time`.
     """
@@ -171,7 +171,7 @@ def now(zone: tzinfo = UTC) -> str:
 def age(text: str, now: float, zone: tzinfo = UTC) -> float:
     """Seconds since an instant time.
 
-    0 for a time ahead of the clock, which occurs when many commits complete in one millisecond.
+    The result is 0 for a time ahead of the clock, which occurs when many commits complete in one millisecond.
 
     :param text: the instant time.
     :param now: seconds since the epoch, by :meth:`~airflow_provider.table.storage.storage.Storage.clock`.

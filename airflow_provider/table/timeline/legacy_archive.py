@@ -53,8 +53,8 @@ def legacy_records(storage: Storage) -> Iterator[LegacyRecord]:
     """The completed instants of a table's archives of layout 1, in the order in which they were archived.
 
     :param storage: the table's storage.
-    :raises CorruptTableError: when a file is no such archive. A last block that was not written to its
-        end is left out, as Hudi does.
+    :raises CorruptTableError: when a file is no such archive. An incomplete last block is left out, as in
+        Hudi.
     """
     plans: dict[str, bytes | None] = {}
     for path in archive_paths(storage):

@@ -1,4 +1,4 @@
-"""What the timeline's files say: commit metadata, plans, and the other records.
+"""The content of the timeline's files: commit metadata, plans, and other records.
 
 Avro object container files, codec null, in the shapes that Hudi 1.1 writes. Tables of
 version 6 and older have JSON instead.
@@ -24,13 +24,13 @@ COMMIT_METADATA = "HoodieCommitMetadata"
 REPLACE_COMMIT_METADATA = "HoodieReplaceCommitMetadata"
 
 REWRITES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
-"""Operation types after which a table holds the same rows in other files."""
+"""Operation types that write the same rows into other files."""
 
 RESTORED_TO = "restored_to"
-"""In the extra metadata of our restores: requested time of the commit that the table went back to."""
+"""Key in the extra metadata of our restores: requested time of the commit to which the table went back."""
 
 RESTORED_TO_COMPLETION = "restored_to_completion"
-"""In the extra metadata of our restores: completion time of that commit."""
+"""Key in the extra metadata of our restores: completion time of that commit."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class WriteStat:
     :param prev_base_file: name of the base file that was rewritten.
     :param min_event_time: smallest value of the ordering column; unit as in the table.
     :param max_event_time: largest value of the ordering column; unit as in the table.
-    :param log_version: of a log file: the number in its name.
-    :param log_offset: of a log file: where in it the write began.
-    :param base_file: of a log file: empty, as the JVM's Hudi has it from table version 8 on.
-    :param log_files: names of the log files written; :attr:`path` is then the last one's.
+    :param log_version: for a log file, the number in its name.
+    :param log_offset: for a log file, the position in it at which the write began.
+    :param base_file: for a log file, empty, as in the JVM's Hudi from table version 8 on.
+    :param log_files: names of the log files written; :attr:`path` is then that of the last one.
     """
 
     file_id: str
@@ -88,8 +88,8 @@ class WriteStat:
         :param path: the log file's path relative to the table.
         :param instant: requested time of the write.
         :param rows: rows in the file.
-        :param deletes: keys that it deletes.
-        :param size: its bytes.
+        :param deletes: number of keys that it deletes.
+        :param size: bytes of the file.
         """
         partition_path, _, name = path.rpartition("/")
         return cls(
@@ -170,15 +170,15 @@ def encode_commit_metadata(meta: CommitMetadata, action: str) -> bytes:
     """The content of a commit's completed (or inflight) timeline file.
 
     :param meta: the commit's metadata.
-    :param action: the timeline's action; ``replacecommit`` and ``clustering`` can name
-        replaced file groups, the others cannot.
+    :param action: the timeline's action; only ``replacecommit`` and ``clustering`` can name replaced file
+        groups.
     :raises ValueError: when the metadata names replaced file groups and the action cannot.
     """
     by_partition: dict[str, list[dict[str, Any]]] = {}
     for stat in meta.write_stats:
         by_partition.setdefault(stat.partition_path, []).append(_stat_to_avro(stat))
     record: dict[str, Any] = {
-        "partitionToWriteStats": ("map", by_partition),  # else fastavro validates it to find its type
+        "partitionToWriteStats": ("map", by_partition),  # without the type, fastavro validates all of it
         "compacted": meta.operation_type == "COMPACT",
         "extraMetadata": dict(meta.extra_metadata),
         "version": None,
@@ -245,7 +245,7 @@ def stored_text(text: str) -> bytes:
 
 @cache
 def _file_start(schema_name: str) -> bytes:
-    """The header of a file; it is cached, because to write the schema takes longer than to write a record."""
+    """The header of a file. It is cached, because writing the schema takes longer than writing a record."""
     buffer = io.BytesIO()
     fastavro.writer(buffer, avro_schema(schema_name), [], codec="null")
     return buffer.getvalue()

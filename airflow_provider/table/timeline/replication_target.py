@@ -1,8 +1,8 @@
-"""What the target of a replication says of itself: where it comes from, and which commits may come late.
+"""The state of a replication's target: its source, and the commits that may come late.
 
-A replication brings a commit when its transaction is committed. So one that had completed early at the source
-may come late, and takes its place on the timeline between others then. An incremental reader of a target
-has to wait for it.
+A replication brings a commit when its transaction is committed. So a commit that completed early at the
+source may come late, and then takes its place on the timeline before commits that came earlier. An
+incremental reader of a target has to wait for it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ STATE_PATH = ".hoodie/.replication"
 class TargetState:
     """How far a target is.
 
-    :param source: location of the table that it is a copy of.
-    :param floor: a time up to which everything is there: nothing that comes later was requested, or had
-        completed, before.
-    :param archived: requested time up to which the source had archived then.
-    :param late: the lowest completion time of a commit that is not there yet although later ones may be;
+    :param source: location of the source table.
+    :param floor: a time up to which the target is complete: every commit that still comes was requested, and
+        completed, later.
+    :param archived: requested time up to which the source had archived its instants.
+    :param late: the lowest completion time of a commit that the target lacks although it may have later ones;
         empty when there is none.
     :param open: the lowest requested time of a write that had not ended at the source, or whose transaction
-        had not; empty when there is none.
+        had not ended; empty when there is none.
     """
 
     source: str
@@ -37,7 +37,7 @@ class TargetState:
 
     @classmethod
     def read(cls, storage: Storage) -> TargetState | None:
-        """The state of a table; None when it is no target.
+        """The state of a table; None when the table is no target.
 
         :param storage: the table's storage.
         """
@@ -48,7 +48,7 @@ class TargetState:
         return cls(**{name: content[name] for name in cls.__dataclass_fields__ if name in content})
 
     def write(self, storage: Storage) -> None:
-        """Record the state, where it has changed.
+        """Record the state if it has changed.
 
         :param storage: the target's storage.
         """
@@ -57,7 +57,7 @@ class TargetState:
 
     @classmethod
     def forget(cls, storage: Storage) -> None:
-        """Make a table one that is no target any more.
+        """Delete the state, so that the table is no target any more.
 
         :param storage: the table's storage.
         """

@@ -1,4 +1,4 @@
-"""The schema of a table: what its newest commit says (Hudi's ``TableSchemaResolver``)."""
+"""The schema of a table, from the metadata of its newest commit (Hudi's ``TableSchemaResolver``)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> T
     :param storage: the table's storage.
     :param timeline: the timeline.
     :param config: the table's configuration.
-    :raises UnsupportedTableError: when neither a commit nor the configuration has it.
+    :raises UnsupportedTableError: when neither a commit nor the configuration has a schema.
     """
     created = created_schema(config)
     found = next((schema for _, schema in _logged_schemas(storage, timeline, created)), None) or created
@@ -53,7 +53,7 @@ def table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> T
 def _with_folders(schema: TableSchema, config: TableConfig) -> TableSchema:
     """A schema with the partition columns; source: ``TableSchemaResolver.appendPartitionColumns``.
 
-    :raises UnsupportedTableError: when the names of the folders are not the values of the columns.
+    :raises UnsupportedTableError: when the folders are not named by the values of the columns.
     """
     if not config.folders_hold_values:
         raise UnsupportedTableError(
@@ -76,8 +76,8 @@ def _with_folders(schema: TableSchema, config: TableConfig) -> TableSchema:
 def has_never_changed(schema: TableSchema, config: TableConfig) -> bool:
     """Whether every base file of a table is known to have the table's columns, without reading one.
 
-    Evolution only adds and widens columns, so it never returns to an earlier schema; all other changes need
-    schema on read.
+    Evolution only adds and widens columns, so a table never returns to an earlier schema. All other changes
+    need schema on read.
 
     :param schema: the table's schema.
     :param config: the table's configuration.
@@ -101,12 +101,13 @@ def later_commit_has_schema(storage: Storage, timeline: Timeline, instant: str) 
 def keeper_of_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> Instant | None:
     """The commit without which readers would not know the table's columns.
 
-    Table services carry no schema (``TableSchemaResolver``), so it may be much older than the newest commit.
+    Commits of table services have no schema (``TableSchemaResolver``), so this commit may be much older than
+    the newest one.
 
     :param storage: the table's storage.
     :param timeline: the timeline.
     :param config: the table's configuration.
-    :return: None where the configuration has the same columns, or no commit of the timeline has any.
+    :return: None where the configuration has the same columns, or no commit of the timeline has a schema.
     """
     created = created_schema(config)
     instant, found = next(_logged_schemas(storage, timeline, created), (None, None))
@@ -117,7 +118,7 @@ def keeper_of_schema(storage: Storage, timeline: Timeline, config: TableConfig) 
 
 
 def created_schema(config: TableConfig) -> TableSchema | None:
-    """The schema that a table was created with; None when its properties do not have it.
+    """The schema that a table was created with; None when its properties have none.
 
     :param config: the table's configuration.
     """
@@ -130,7 +131,7 @@ _known: WeakKeyDictionary[Storage, dict[str, TableSchema | None]] = WeakKeyDicti
 def _logged_schemas(
     storage: Storage, timeline: Timeline, expected: TableSchema | None = None
 ) -> Iterator[tuple[Instant, TableSchema]]:
-    """The commits whose metadata have a schema, with it, beginning with the commit that was requested last.
+    """The commits whose metadata have a schema, each with its schema; the last requested commit comes first.
 
     :param expected: a schema that the newest commit probably has.
     """
@@ -152,7 +153,7 @@ def _logged_schemas(
 
 
 def remember_schema(storage: Storage, instant: Instant, operation: str, schema: TableSchema) -> None:
-    """Save the next look at the schema from reading a commit that this process has written.
+    """Cache the schema of a commit that this process has written, so that the next look does not read it.
 
     :param storage: the table's storage.
     :param instant: the completed instant.
@@ -164,7 +165,7 @@ def remember_schema(storage: Storage, instant: Instant, operation: str, schema: 
 
 
 def _is_said_in(schema: TableSchema, content: bytes) -> bool:
-    # To search the bytes costs a fraction of decoding the statistics of every written file.
+    # A search in the bytes costs a fraction of decoding the statistics of every written file.
     if schema.ids is not None or stored_text(SCHEMA) + stored_text(schema.text) not in content:
         return False
     return not any(name.encode() in content for name in (LATEST_SCHEMA, *_KEEP_SCHEMA))

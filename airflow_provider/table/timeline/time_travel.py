@@ -1,9 +1,9 @@
-"""The timeline as it was at a moment, even if later instants are archived, and whether that is settled.
+"""The timeline as it was at a moment, even if later instants are archived, and whether it can still change.
 
 Completion times increase in the order of the commits, and each commit is published before the next one is
-put. So what the timeline shows up to its newest completion never changes. For a later moment this is not so:
-a writer may have decided its completion time and be paused before its commit. Until it goes on, the snapshot
-as of that moment can still change.
+put. So the part of the timeline up to its newest completion never changes. For a later moment it may change:
+a writer may have chosen its completion time and be paused before its commit. Until that writer goes on, the
+snapshot as of such a moment is not settled.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from airflow_provider.table.timeline.zone import timeline_zone
 
 
 def settled_timeline(storage: Storage, load: Callable[[], Timeline], moment: str) -> Timeline:
-    """A table's timeline, when no instant can complete any more up to a moment.
+    """A table's timeline, after a check that no more instant can complete up to a moment.
 
     :param storage: the table's storage.
     :param load: loads the active timeline.
     :param moment: see :meth:`Timeline.as_of`.
     :raises InvalidInputError: when the moment is not an instant time.
-    :raises SnapshotNotSettledError: when a write may still complete by then, or the moment names an instant
-        that is pending: it means right after that one once it has completed.
+    :raises SnapshotNotSettledError: when a write may still complete by then; also when the moment is the
+        requested time of a pending instant, because it then means the moment right after its completion.
     """
     asked = format_time(parse_time(moment))
     timeline = load()
@@ -57,7 +57,7 @@ def settled_timeline(storage: Storage, load: Callable[[], Timeline], moment: str
     ]
     undone = _being_undone(timeline) if waited_for else frozenset()
     for pending in waited_for:
-        if pending.requested_time not in undone:  # it looks pending while a restore takes it away
+        if pending.requested_time not in undone:  # an instant looks pending while a restore removes it
             raise SnapshotNotSettledError(
                 f"{told}: {pending.action} {pending.requested_time} is {pending.state} and may complete by "
                 f"then; read without as_of{known}, or again once that write has ended; where its writer is "
@@ -87,7 +87,7 @@ def timeline_as_of(storage: Storage, timeline: Timeline, moment: str) -> Timelin
     :raises NoSuchInstantError: when nothing had completed by then.
     """
     shown = timeline.as_of(moment)
-    # Read after the timeline: instants that have left it are in the archive by now.
+    # The archived timeline is read last, so that it has every instant that has left the active one.
     later = archived_commits(storage, completed_after=timeline.bound(moment))
     hidden = [each for each in later if timeline.find(each.requested_time) is None]
     return shown.hiding(hidden) if hidden else shown
@@ -110,7 +110,7 @@ def _being_undone(timeline: Timeline) -> frozenset[str]:
 
 
 def _is_named(storage: Storage, pending: Instant, moment: str) -> bool:
-    # Right after it, once it has completed: also after all that completes before it does.
+    # The moment right after a pending instant comes after all instants that complete before it.
     if pending.requested_time != moment or pending.action.when_completed not in WRITE_ACTIONS:
         return False
     return _may_complete(storage, pending)
@@ -123,5 +123,6 @@ def _may_complete_by(storage: Storage, pending: Instant, moment: str) -> bool:
 
 
 def _may_complete(storage: Storage, pending: Instant) -> bool:
-    # Archival leaves every instant that may yet complete, so an older one was put late by a paused writer.
+    # Archival stops before every instant that may still complete, so a paused writer has put an older one
+    # late.
     return pending.layout != 2 or pending.requested_time > newest_archived(storage)

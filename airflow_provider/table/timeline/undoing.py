@@ -1,6 +1,6 @@
 """The instants that a rollback or a restore undoes, by the timeline.
 
-Both are final once their plan exists: from then on files are deleted, and the writer that finds the plan
+Both are final once their plan exists: from then on files are deleted, and a writer that finds the plan
 finishes it (Hudi's ``BaseRollbackActionExecutor``).
 """
 
@@ -20,9 +20,9 @@ UNDOING = frozenset({Action.ROLLBACK, Action.RESTORE})
 def undone_by(timeline: Timeline, undoing: Instant) -> frozenset[str]:
     """The instants that a rollback or a restore undoes.
 
-    :param timeline: an active timeline that shows it.
+    :param timeline: an active timeline that shows the rollback or restore.
     :param undoing: the rollback or the restore, in any state.
-    :return: their requested times; none where it was archived meanwhile.
+    :return: their requested times; empty if the rollback or restore was archived meanwhile.
     """
     if (plan := timeline.plan(undoing)) is not None:
         return undone_instants(plan)
@@ -39,7 +39,7 @@ def find_undoing(timeline: Timeline, instant: str) -> Instant | None:
     """The rollback or restore on a timeline that undoes an instant.
 
     :param timeline: the active timeline.
-    :param instant: requested time of what may have been undone; what undoes it was requested later.
+    :param instant: requested time of the instant; a rollback or restore that undoes it was requested later.
     """
     for each in timeline.instants:
         later = each.action in UNDOING and each.requested_time > instant

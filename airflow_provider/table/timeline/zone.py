@@ -1,15 +1,15 @@
 """The time zone in which a table's instant times are written.
 
-``hoodie.table.timeline.timezone`` says ``UTC`` or ``LOCAL``. LOCAL is the default of tables that the JVM's
-Hudi makes, and means the zone of the JVM that writes (``HoodieInstantTimeGenerator``). No file says which
-zone that is, unless the option :data:`~airflow_provider.table.properties.TIMELINE_ZONE` names it.
+``hoodie.table.timeline.timezone`` is ``UTC`` or ``LOCAL``. LOCAL is the default of tables that the JVM's
+Hudi makes, and means the zone of the JVM that writes (``HoodieInstantTimeGenerator``). No file names that
+zone, unless the option :data:`~airflow_provider.table.properties.TIMELINE_ZONE` does.
 
 Readers order the slices of a file group by requested time. So a new instant has to come after all instants
-on the timeline, and must not be ahead of that JVM's clock: readers would not see the slice that the JVM
-writes next. Where no option names the zone, the newest instant tells how far that clock is ahead of UTC at
-least: the instant's time less the moment at which the storage got its file. A file comes later than its
-time, and zones are apart by quarters of an hour. A copied table has newer files: new instants then lag behind
-the JVM's clock, and nothing is lost.
+on the timeline. It must not be ahead of that JVM's clock either, because readers would not see the slice that
+the JVM writes next. If no option names the zone, the newest instant gives a lower bound for that clock's
+offset from UTC: the instant's time less the moment at which the storage got its file. The bound is rounded up
+to a quarter of an hour, because a file comes later than its time, and zones differ by quarters of an hour. A
+copied table has newer files. Then new instants lag behind the JVM's clock, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, parse_time
 
 _QUARTER = timedelta(minutes=15)
-_CLOCKS_APART = timedelta(minutes=5)  # the JVM's and the storage's; so much is taken off a quarter
+_CLOCKS_APART = timedelta(minutes=5)  # tolerated difference between the JVM's clock and the storage's
 _BEHIND, _AHEAD = timedelta(hours=-12), timedelta(hours=14)  # no clock on earth is further from UTC
 
 
 def timeline_zone(storage: Storage) -> tzinfo:
-    """The zone of a table's instant times. Where no option names it, the answer holds only for now.
+    """The zone of a table's instant times. If no option names it, the answer holds only for now.
 
-    :param storage: the table's storage, of an opened table.
+    :param storage: the storage of an opened table.
     """
     if storage.timeline_zone != LOCAL:
         return ZoneInfo(storage.timeline_zone) if storage.timeline_zone != "UTC" else UTC
@@ -50,7 +50,7 @@ def earliest_zone(storage: Storage) -> tzinfo:
 
 
 class _Newest:
-    """The newest instant whose file was looked at, and how far its clock is ahead of UTC."""
+    """The newest instant whose file was looked at, and the offset of its clock from UTC."""
 
     of: WeakKeyDictionary[Storage, _Newest] = WeakKeyDictionary()
 
@@ -66,7 +66,7 @@ def _local_offset(storage: Storage) -> timedelta:
     timeline = Timeline.load(storage, storage.timeline_layout)
     for instant in reversed(timeline.instants):
         if instant.action is Action.SAVEPOINT:
-            continue  # it has the time of its commit
+            continue  # a savepoint has the requested time of its commit
         known = _Newest.of.get(storage)
         if known is None or known.requested_time != instant.requested_time:
             written = _written(storage, instant)
@@ -79,7 +79,7 @@ def _local_offset(storage: Storage) -> timedelta:
 
 
 def _written(storage: Storage, instant: Instant) -> float | None:
-    """When the storage got the first file of an instant, seconds since the epoch."""
+    """The time at which the storage got the first file of an instant, in seconds since the epoch."""
     for action in (instant.action, *instant.action.when_pending):
         status = storage.stat(instant_path(replace(instant, action=action, state=State.REQUESTED)))
         if status is not None:
@@ -89,7 +89,7 @@ def _written(storage: Storage, instant: Instant) -> float | None:
 
 @lru_cache(maxsize=64)
 def _least_now(offset: timedelta, then: int, now: int) -> timedelta:
-    """The least offset from UTC now of a zone that had an offset then, because zones change their clocks.
+    """The least offset that a zone with this offset then may have now, because zones change their clocks.
 
     :param then: quarters of an hour since the epoch, as ``now``; clocks change at such times.
     """
