@@ -1,8 +1,8 @@
 """A Hudi table on storage: how its files are read and written, and what they mean.
 
 Begin with ``hudi_table``, then ``timeline`` (instants), ``file_groups`` (which files a snapshot shows) and
-``reading`` (rows). Formats are Hudi's: a change of what is written needs a source in Hudi's code and a test
-that the JVM's answers or its files decide. Nothing here knows transactions, locks or the commit protocol.
+``reading`` (rows). The formats are Hudi's: a change of a written format needs a source in Hudi's code, and a
+test that compares with the JVM's answers or files. This room knows no transactions, locks or commit protocol.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ if TYPE_CHECKING:
 
 __all__ = ["HudiTable", "Increment", "Order", "increment", "movable_checkpoint", "read_optimized", "snapshot"]
 
-# Locks and the command line need the storage, or an instant's state, and not the readers of rows.
+# The locks and the command line need the storage or an instant's state, but not the readers of rows.
 __getattr__ = lazy_imports(__name__)

@@ -1,4 +1,4 @@
-"""Names of base files, and the ids of file groups in them, as Hudi makes them."""
+"""Names of base files and ids of file groups, in Hudi's form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def base_file_name(file_id: str, write_token: str, instant: str) -> str:
     return f"{file_id}_{write_token}_{instant}.parquet"
 
 
-@lru_cache(maxsize=65_536)  # a partition is listed again by each of its writes
+@lru_cache(maxsize=65_536)  # every write to a partition lists it again
 def parse_base_file_name(name: str) -> tuple[str, str, str] | None:
     """The file id, write token and instant in a base file's name; None for another file."""
     match = _NAME.match(name)
@@ -22,7 +22,7 @@ def parse_base_file_name(name: str) -> tuple[str, str, str] | None:
 
 
 def new_file_id() -> str:
-    """An id for a new file group, as Hudi makes them; none that looks like a bucket's."""
+    """An id for a new file group, in Hudi's form. It never looks like a bucket's id."""
     while is_bucket(found := f"{uuid.uuid4()}-0"):
         pass
     return found
@@ -31,7 +31,8 @@ def new_file_id() -> str:
 def is_bucket(file_id: str) -> bool:
     """Whether a file group is a bucket of Hudi's bucket index (``BucketIdentifier.newBucketFileIdPrefix``).
 
-    :param file_id: of the file group: a bucket's begins with its number, of eight digits. Of other ids one in
-        a hundred thousand that the JVM has made begins like a number below ten thousand, and none of ours.
+    :param file_id: the id of the file group. A bucket's id begins with its number, of eight digits. Of the
+        other ids that the JVM makes, one in a hundred thousand begins like a number below ten thousand; of
+        those that this package makes, none.
     """
     return file_id.startswith("0000") and file_id[:8].isdecimal()

@@ -68,8 +68,8 @@ from airflow_provider.table.writable import check_layout
 class HudiTable:
     """A table whose ``hoodie.properties`` has been read.
 
-    :meth:`timeline` and :meth:`view` read the storage on every call. What the object remembers of its own
-    last write is compared with the timeline before it is used.
+    :meth:`timeline` and :meth:`view` read the storage on every call. The object remembers its own last write,
+    and compares it with the timeline before it uses it.
 
     :param storage: the table's storage.
     :param config: the table's configuration.
@@ -99,9 +99,9 @@ class HudiTable:
         :param location: absolute path or URL.
         :param storage_options: keyword arguments of the fsspec file system.
         :raises NotATableError: when there is no ``.hoodie/hoodie.properties``.
-        :raises UnsupportedTableError: when its version or layout is unknown to us.
+        :raises UnsupportedTableError: when the table's version or layout is unknown.
         :raises CorruptTableError: when the properties cannot be understood.
-        :raises InvalidInputError: when the storage cannot be opened, or does not let this process in.
+        :raises InvalidInputError: when the storage cannot be opened, or denies access.
         """
         return cls.at(Storage(location, storage_options))
 
@@ -143,7 +143,7 @@ class HudiTable:
         """Create an empty table, version 9, timeline layout 2, UTC.
 
         A table cannot be created inside another table's folder, nor around one. The method checks each parent
-        folder, which costs one request each, and, if the location is not empty, all folders below it. Two
+        folder, at one request each. If the location is not empty, it also checks all folders below it. Two
         tables that are created at the same moment may miss each other.
 
         :param location: absolute path or URL; must not hold a table.
@@ -152,17 +152,18 @@ class HudiTable:
         :param record_key: columns whose values identify a record inside its partition; None for a table
             without a record key, whose rows get keys when they are written. Such a table takes inserts and
             overwrites, and neither upserts nor deletes.
-        :param partition_by: columns whose values make the partition path; none for one folder.
+        :param partition_by: columns whose values make the partition path; empty for a table without
+            partitions.
         :param ordering_field: the column that decides between two versions of a record: the
             larger value wins; the later write wins when None.
         :param database: database name, part of the table's checksum.
         :param hive_style: whether partition folders are named ``column=value``.
-        :param table_type: ``copy_on_write``: an upsert writes the base files again that it changes; or
-            ``merge_on_read``: it appends log files to them, which readers merge, and compactions write into
-            new base files.
-        :param concurrency: ``optimistic``: of two writes of a file group the first to commit wins; or
-            ``non_blocking``: writes that append to one file group do not conflict. As the options say when
-            None.
+        :param table_type: ``copy_on_write``: an upsert rewrites the base files that it changes; or
+            ``merge_on_read``: an upsert appends log files, which readers merge with the base files, and which
+            compactions write into new base files.
+        :param concurrency: ``optimistic``: if two writes touch one file group, the first to commit wins; or
+            ``non_blocking``: writes that append to one file group do not conflict. None leaves it to the
+            options.
         :param storage_options: keyword arguments of the fsspec file system.
         :param hudi_options: options for every writer and service of the table, by Hudi's names; see
             :meth:`HudiOptions.parse`. They are stored in its ``hoodie.properties``.
@@ -192,7 +193,7 @@ class HudiTable:
             create_schema=arrow_to_avro(schema, name),
         )
         config = replace(config, raw=config.to_properties() | options.to_properties())
-        bucket_index_of(config)  # refuses what cannot work
+        bucket_index_of(config)  # raises if the index cannot work
         table, text = cls(storage, config), dump_properties(config.to_properties())
         with told_of_access(location):
             is_there = storage.stat(PROPERTIES_PATH) is not None
@@ -225,7 +226,7 @@ class HudiTable:
 
         :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
         :param valid_write_ids: see :meth:`select_files`.
-        :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not.
+        :raises SnapshotUnavailableError: when a visible commit depends on an invisible one.
         :raises SnapshotNotSettledError: when a write may still complete by ``as_of``.
         """
 
@@ -242,10 +243,10 @@ class HudiTable:
         return Action.DELTA_COMMIT if self.is_merge_on_read else Action.COMMIT
 
     def check_keeps_record_index(self) -> None:
-        """Make sure that a record index of the table can be kept here.
+        """Make sure that this package can maintain a record index of the table.
 
         :raises UnsupportedTableError: when the table is merge-on-read and has a bucket index. Its writers put
-            new keys into log files without a look at what others append at the same time.
+            new keys into log files without looking at the concurrent log files of others.
         """
         if self.is_merge_on_read and self.bucket_index is not None:
             raise UnsupportedTableError(
@@ -298,8 +299,8 @@ class HudiTable:
         :param valid_write_ids: the write ids of this table that the reader sees, usually a
             :class:`~airflow_provider.metastore.model.ValidWriteIdList`: commits of other metastore
             transactions are invisible. Commits without a transaction are always visible. None shows all.
-        :raises NoSuchInstantError: when nothing had completed as of then.
-        :raises SnapshotUnavailableError: when a commit that is seen rests on one that is not, or a file that
+        :raises NoSuchInstantError: when no commit had completed at ``as_of``.
+        :raises SnapshotUnavailableError: when a visible commit depends on an invisible one, or a file that
             the reader should see was cleaned.
         :raises SnapshotNotSettledError: when a write may still complete by ``as_of``.
         :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
@@ -375,14 +376,14 @@ class HudiTable:
             return UsableIndexes(self.storage, timeline(), is_moment=not hidden)
 
         view = FileSystemView(self.storage, load, indexes)
-        _ = view.timeline  # loads it now, and not at the first question
+        _ = view.timeline  # loaded now, not at the first use
         return view, hidden
 
     @cached_property
     def bucket_index(self) -> BucketIndex | None:
         """The index by which a hash of each record key decides its file group; None when there is none.
 
-        :raises UnsupportedTableError: when it is one that is not known here.
+        :raises UnsupportedTableError: when the index is unknown here.
         """
         return bucket_index_of(self.config)
 
@@ -395,7 +396,7 @@ class HudiTable:
     def merge_semantics(self) -> MergeSemantics:
         """How the versions of a record are merged.
 
-        :raises UnsupportedTableError: when the properties name something that is not known here.
+        :raises UnsupportedTableError: when a property has a value that is unknown here.
         """
         return MergeSemantics.of(self.config)
 
@@ -423,7 +424,7 @@ class HudiTable:
     def schema_on(self, timeline: Timeline) -> TableSchema:
         """The schema at the moment of a timeline.
 
-        :param timeline: from :meth:`timeline`, or of a view.
+        :param timeline: the timeline of :meth:`timeline` or of a view.
         :raises UnsupportedTableError: when neither the configuration nor a commit has the schema.
         """
         return table_schema(self.storage, timeline, self.config)
@@ -433,8 +434,8 @@ class HudiTable:
 
         :param keeps_indexes: whether the write has to update all of the table's indexes.
         :raises UnsupportedTableError: when this package does not write the table's version or layout, or the
-            layout of its files (:func:`~airflow_provider.table.writable.check_layout`), or does not
-            keep one of its indexes up to date.
+            layout of its files (:func:`~airflow_provider.table.writable.check_layout`), or does not maintain
+            one of its indexes.
         """
         config = self.config
         found = (config.table_type, config.version, config.layout)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_WORTH_ARRAYS = 64  # texts; arrays take dozens of calls, however many texts there are
+_WORTH_ARRAYS = 64  # from so many texts on; arrays take dozens of calls, whatever the number of texts
 
 
 def java_hash(text: str) -> int:

@@ -35,9 +35,9 @@ def record_keys(batch: pa.Table | pa.RecordBatch, fields: Sequence[str] | TableC
 
     :param batch: rows; the key columns are strings, integers, booleans, dates, timestamps
         or decimals.
-    :param fields: the key columns, or the table's configuration, which also says whether
-        a key of one column carries the column's name.
-    :return: strings: the value itself for one column, ``a:1,b:2`` for several; there a
+    :param fields: the key columns, or the table's configuration, which also tells whether a key of one column
+        has the column's name.
+    :return: strings: the value itself for one column, ``a:1,b:2`` for several columns. In the second form a
         null reads ``__null__`` and an empty text ``__empty__``.
     :raises MissingColumnError: when a key column is not in the rows.
     :raises InvalidRecordKeyError: when a key is null or empty, has a type that cannot be
@@ -88,7 +88,7 @@ def partition_paths(batch: pa.Table | pa.RecordBatch, config: TableConfig) -> pa
 
     :param batch: rows.
     :param config: the table's configuration.
-    :return: strings; every text is computed once however many rows share it.
+    :return: strings; rows with the same values share one computation.
     :raises MissingColumnError: when a partition column is not in the rows.
     :raises InvalidPartitionValueError: when a value cannot become a folder.
     """
@@ -163,8 +163,8 @@ def _segment(column: str, text: str | None, config: TableConfig) -> str:
         value = DEFAULT_PARTITION
     elif config.url_encode:
         value = escape_path_name(text)
-        # Hive and Hudi leave these alone, though they mean null or another folder; their
-        # readers unescape a first character like any other.
+        # Hive and Hudi do not escape these names, which mean null or another folder. Their readers unescape a
+        # first character like any other.
         if text == DEFAULT_PARTITION or (not config.hive_style and _is_other_folder(text)):
             value = f"%{ord(text[0]):02X}{value[1:]}"
     else:
@@ -276,7 +276,7 @@ def _python_text(column: str, value: object) -> str | None:
 
 
 def _may_be_empty(batch: pa.Table | pa.RecordBatch, name: str) -> bool:
-    """Whether a column's texts may be empty; no number's is."""
+    """Whether a column's texts may be empty; a number's text never is."""
     return not pa.types.is_integer(batch.schema.field(name).type)
 
 
@@ -296,8 +296,8 @@ def _refuse_blank(blank: pa.Array, names: Sequence[str]) -> None:
 
 
 def _refuse_ambiguous(text: pa.Array, name: str, following: Sequence[str]) -> None:
-    # "a:1,b:2" is cut at ",b:"; a value of a that holds it could be read as another key, as
-    # could a value that reads like a null.
+    # Hudi splits "a:1,b:2" at ",b:". A value of "a" that has this text would make the key ambiguous, and so
+    # would a value that reads like a null.
     found = pc.is_in(text, pa.array([_NULL_KEY, _EMPTY_KEY]))
     if following:
         found = pc.or_(found, pc.fill_null(pc.match_substring(text, f",{following[0]}:"), False))

@@ -31,7 +31,7 @@ DELETE_MARKER = "hoodie.payload.delete.marker"
 UNAVAILABLE = "hoodie.write.partial.update.unavailable.value"
 
 IS_DELETED = "_hoodie_is_deleted"
-"""A column of the table: a row in which it is true deletes its record (``HOODIE_IS_DELETED_FIELD``)."""
+"""The column whose value true makes a row delete its record (``HOODIE_IS_DELETED_FIELD``)."""
 
 COMMIT_TIME, EVENT_TIME = "COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"
 
@@ -79,7 +79,8 @@ _WITH_THE_JVM = "write it with the Hudi that made it; it can be read here"
 
 
 class PartialUpdate(StrEnum):
-    """Which values of the newer version are gaps, in which the older one's stay (``PartialUpdateMode``)."""
+    """Which values of the newer version are gaps, so that the older version's stay
+    (``PartialUpdateMode``)."""
 
     NONE = "NONE"
     IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
@@ -151,7 +152,7 @@ class MergeSemantics:
         """Which rows delete their record.
 
         :param rows: incoming rows, with the table's types.
-        :return: None when the rows have no column that says so.
+        :return: None when the rows have no column that marks deletes.
         """
         found: Mask | None = None
         if IS_DELETED in rows.column_names and pa.types.is_boolean(rows[IS_DELETED].type):

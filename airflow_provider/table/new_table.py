@@ -28,7 +28,7 @@ def check_table_type(kind: str, options: HudiOptions) -> None:
 
     :param kind: the table's type, as Hudi names it.
     :param options: the table's options.
-    :raises InvalidInputError: when an index or the concurrency is not one of such a table.
+    :raises InvalidInputError: when a table of this type cannot have an index or the concurrency.
     """
     has_buckets = str(options.values.get(INDEX_TYPE, "")).upper() == "BUCKET"
     if kind == MERGE_ON_READ and has_buckets and MetadataPartition.RECORD_INDEX in options.index.partitions:
@@ -49,7 +49,7 @@ def check_new_columns(
     partition_by: Sequence[str],
     ordering_field: str | None,
 ) -> None:
-    """Make sure that a table's columns are named, and that those with a role are there.
+    """Make sure that a table has columns, and that those with a role are among them.
 
     :param schema: data columns, without Hudi's meta columns.
     :param record_key: columns of the record key; None for a table without one.
@@ -89,14 +89,14 @@ def check_new_columns(
 
 
 def check_not_nested(storage: Storage) -> None:
-    """Make sure that a table can be made in a folder: no folder around it, or below it, is a table's.
+    """Make sure that a table can be made in a folder: no folder around it or below it is a table's.
 
-    Readers of the outer one would take the inner one for a partition, or read nothing at all. It takes a look
-    at each folder around it, and, where the folder itself holds something, a walk through the folders
-    below it up to the first table. What may not be looked at is taken for no table.
+    Readers of the outer table would take the inner one for a partition, or read nothing at all. The function
+    looks at each parent folder. If the folder is not empty, it also walks through the folders below it, up to
+    the first table. A folder that this process may not read counts as no table.
 
     :param storage: the folder.
-    :raises InvalidInputError: when one is; names that table.
+    :raises InvalidInputError: when such a folder is a table's; the error names that table.
     """
     for outer in storage.parents():
         try:

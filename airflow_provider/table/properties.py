@@ -30,12 +30,12 @@ _URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 _CREATE_SCHEMA = "hoodie.table.create.schema"
 _TIMEZONE = "hoodie.table.timeline.timezone"
 TIMELINE_ZONE = "hoodie.table.timeline.timezone.name"
-"""The option of a table that names the zone of the JVMs that write to it, where its timeline is LOCAL."""
+"""The table's option that names the zone of the JVMs that write to it, if its timeline is LOCAL."""
 LOCAL = "LOCAL"
 TRANSACTIONAL_PROPERTIES = "hoodie.table.transactional_properties"
-"""The option of a table that says which operations it takes, in the words of Hive's table parameter."""
+"""The table's option for the operations that it takes, with the values of Hive's table parameter."""
 ALL_OPERATIONS, INSERT_ONLY = "default", "insert_only"
-"""What that says: a full table, and one that takes no updates and no deletes."""
+"""Its values: a table that takes all operations, and one that takes no updates and no deletes."""
 INDEX_TYPE = "hoodie.index.type"
 NUMBER_OF_BUCKETS = "hoodie.bucket.index.num.buckets"
 BUCKET_HASH_FIELD = "hoodie.bucket.index.hash.field"
@@ -46,7 +46,7 @@ MOST_BUCKETS_OF_A_PARTITION = "hoodie.bucket.index.max.num.buckets"
 BUCKET_SPLIT_THRESHOLD = "hoodie.bucket.index.split.threshold"
 BUCKET_MERGE_THRESHOLD = "hoodie.bucket.index.merge.threshold"
 MOST_BUCKETS = 10_000
-"""Buckets of a partition: of more the file ids would not tell that a file group is a bucket."""
+"""The most buckets of a partition: with more, a file id would not show that a file group is a bucket."""
 CONCURRENCY_MODE = "hoodie.write.concurrency.mode"
 NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 NON_BLOCKING_NEEDS = (
@@ -54,7 +54,7 @@ NON_BLOCKING_NEEDS = (
     f"each other; create it with table_type='merge_on_read' and hudi_options {INDEX_TYPE}=BUCKET and "
     f"{NUMBER_OF_BUCKETS}, or leave the concurrency out"
 )
-"""What non-blocking concurrency takes, for errors."""
+"""The requirements of non-blocking concurrency, for errors."""
 _KEY_GENERATOR_TYPE = "hoodie.table.keygenerator.type"
 _KEY_GENERATOR_CLASS = "hoodie.table.keygenerator.class"
 _DROPS_PARTITION_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
@@ -64,11 +64,11 @@ _INFLIGHT_METADATA_PARTITIONS = "hoodie.table.metadata.partitions.inflight"
 
 _KEY_GENERATORS = {"SIMPLE", "COMPLEX", "NON_PARTITION"}
 _LAYOUTS = {6: 1, 8: 2, 9: 2}
-"""Timeline layout of each table version that can be read."""
+"""Timeline layout of each table version that this package can read."""
 COPY_ON_WRITE, MERGE_ON_READ = "COPY_ON_WRITE", "MERGE_ON_READ"
 _TABLE_TYPES = (COPY_ON_WRITE, MERGE_ON_READ)
 
-# Properties that a table must not switch on (or off), by their names in HoodieTableConfig.
+# The values that these properties of a table must have, by their names in HoodieTableConfig.
 _REQUIRED_SETTINGS = {
     "hoodie.table.base.file.format": ("PARQUET", "only Parquet base files are read and written"),
 }
@@ -215,7 +215,7 @@ class TableConfig:
     def key_generator(self) -> str:
         """How Hudi builds keys and paths: ``SIMPLE``, ``COMPLEX``, ``NON_PARTITION``; others are only read.
 
-        Where the table does not say, inferred as Hudi's ``KeyGenUtils`` does.
+        If the table does not name one, it is inferred as in Hudi's ``KeyGenUtils``.
         """
         if kind := self.raw.get(_KEY_GENERATOR_TYPE):
             return kind.upper().removesuffix("_AVRO")
@@ -238,7 +238,7 @@ class TableConfig:
 
     @property
     def drops_partition_columns(self) -> bool:
-        """Whether the partition columns are not in the files: their values are in the folders' names."""
+        """Whether the files lack the partition columns, whose values are in the folders' names."""
         return self.raw.get(_DROPS_PARTITION_COLUMNS, "false").lower() == "true"
 
     @property
@@ -290,7 +290,8 @@ class TableConfig:
         return replace(self, raw=self.to_properties() | partitions)
 
     def _partition_property(self) -> str:
-        # A custom key generator keeps the kind of each column there: "city:SIMPLE,day:TIMESTAMP".
+        # For a custom key generator, this property also has the kind of each column:
+        # "city:SIMPLE,day:TIMESTAMP".
         written = self.raw.get(_PARTITION)
         if written is not None and _partition_names(written) == self.partition_fields:
             return written

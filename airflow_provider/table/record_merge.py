@@ -213,7 +213,7 @@ class Merge:
             yield (self._batch if left.all() else self._batch.filter(left)), self.found[left]
 
     def _replaced(self, old: pa.Table, hit: Mask, where: Positions) -> Mask:
-        """Which of the rows with a key in the batch are replaced or deleted."""
+        """Which rows of the base file with a key in the batch are replaced or deleted."""
         batch = self._batch
         if batch.keeps_values(self._semantics):
             return self._taking_values(_stored(old.filter(pa.array(hit)), batch, self._semantics), where)

@@ -1,4 +1,4 @@
-"""Refuses, before anything is written, tables of another Hudi that this package can only read."""
+"""Checks that refuse, before anything is written, tables of another Hudi that this package can only read."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from airflow_provider.table.storage import Storage
 _REMEDY = "write it with the Hudi that made it; it can be read here"
 
 OPERATION_COLUMN = "_hoodie_operation"
-"""Hudi's sixth meta column, which says what a change was (``hoodie.allow.operation.metadata.field``)."""
+"""Hudi's sixth meta column, the operation of a change (``hoodie.allow.operation.metadata.field``)."""
 
 HIVES_TRANSACTIONAL_PROPERTIES = "transactional_properties"
-"""Hive's table parameter that says ``insert_only`` of a table which takes no updates and no deletes."""
+"""Hive's table parameter whose value ``insert_only`` marks a table without updates and deletes."""
 
 _GENERATORS = {
     "TIMESTAMP": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
@@ -39,11 +39,11 @@ _GENERATORS = {
 
 
 def check_layout(config: TableConfig) -> None:
-    """Make sure that the files of a table are laid out as they are written here.
+    """Make sure that a table has the file layout that this package writes.
 
     :param config: the table's configuration.
     :raises UnsupportedTableError: when Hudi's own columns are not filled, or folders are not named by the
-        values of the partition columns; names the property, its value and the remedy.
+        values of the partition columns; the error names the property, its value and the remedy.
     """
     if not config.has_meta_columns:
         raise UnsupportedTableError(
@@ -71,13 +71,13 @@ def check_layout(config: TableConfig) -> None:
 
 
 def check_takes_rows(config: TableConfig, semantics: MergeSemantics, columns: pa.Schema) -> None:
-    """Make sure that rows written here are merged and stored as the table's other writers do it.
+    """Make sure that this package merges and stores rows as the table's other writers do.
 
     :param config: the table's configuration.
-    :param semantics: how it merges the versions of a record.
+    :param semantics: how the table merges the versions of a record.
     :param columns: the table's columns.
-    :raises UnsupportedTableError: when its changes are captured (CDC), or its versions are merged in a way
-        that is not known here; names the property, its value and the remedy.
+    :raises UnsupportedTableError: when the table captures changes (CDC), or merges versions in an unknown
+        way; the error names the property, its value and the remedy.
     """
     if config.raw.get("hoodie.table.cdc.enabled", "false").lower() == "true":
         raise _refused(
@@ -108,13 +108,13 @@ def check_takes_operation(
 ) -> None:
     """Make sure that a table takes an operation.
 
-    :param table: where the table is.
-    :param config: its configuration.
+    :param table: the table's location.
+    :param config: the table's configuration.
     :param operation: the operation's name.
-    :param tells_rows_apart: whether the operation changes rows that are there, found by their keys.
+    :param tells_rows_apart: whether the operation finds existing rows by their keys, and changes them.
     :param parameters: the metastore's parameters of the table.
-    :raises UnsupportedTableError: when the operation changes rows, and the table is insert-only, or its rows
-        have no keys but those that they get when they are written; names the property and the remedy.
+    :raises UnsupportedTableError: when the operation changes rows, and the table is insert-only, or its keys
+        are generated when rows are written; the error names the property and the remedy.
     """
     if not tells_rows_apart:
         return
@@ -143,12 +143,12 @@ def check_takes_operation(
 
 
 def check_no_buckets(table: str, base_files: Iterable[BaseFile]) -> None:
-    """Make sure that keys are not spread over file groups by their hash.
+    """Make sure that file groups are not the buckets of a bucket index.
 
-    :param table: where the table is.
-    :param base_files: those of one partition.
-    :raises UnsupportedTableError: when they are the buckets of Hudi's bucket index: new rows would go into
-        other file groups here, where no writer that goes by the hash of their keys finds them.
+    :param table: the table's location.
+    :param base_files: the base files of one partition.
+    :raises UnsupportedTableError: when they are buckets of Hudi's bucket index. This package would put new
+        rows into other file groups, where a writer that uses the hash of their keys does not find them.
     """
     found = list(base_files)
     if found and all(is_bucket(base_file.file_id) for base_file in found):
@@ -162,11 +162,11 @@ def check_no_buckets(table: str, base_files: Iterable[BaseFile]) -> None:
 
 
 def check_no_hashing_metadata(storage: Storage) -> None:
-    """Make sure that keys are not spread over file groups by consistent hashing.
+    """Make sure that file groups are not the buckets of consistent hashing.
 
-    :param storage: of a merge-on-read table without a bucket index.
-    :raises UnsupportedTableError: when the table has hashing metadata: new rows would go into other file
-        groups, where no writer that goes by the hash of their keys finds them.
+    :param storage: the storage of a merge-on-read table without a bucket index.
+    :raises UnsupportedTableError: when the table has hashing metadata. This package would put new rows into
+        other file groups, where a writer that uses the hash of their keys does not find them.
     """
     if any(True for _ in storage.names(HASHING_METADATA)):
         raise UnsupportedTableError(

@@ -1,6 +1,6 @@
-"""The Avro schemas of Hudi's own records, one file a type, named as Hudi names them.
+"""The Avro schemas of Hudi's own records, one file for each type, with Hudi's names.
 
-The files are copies of Hudi's; no file is changed by hand. ``avro_schema`` parses one.
+The files are unchanged copies of Hudi's. ``avro_schema`` parses one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hudi's bucket indexes: a hash of the record key decides the file group.
 
-Begin with ``simple``, whose buckets stay as they are; those of ``consistent`` are split and merged, and
-``hashing_metadata`` says which there are. ``of_config`` reads a table's options.
+Begin with ``simple``, whose buckets never change. The buckets of ``consistent`` are split and merged, and
+``hashing_metadata`` lists them. ``of_config`` reads a table's options.
 """
 
 from airflow_provider.table.bucket_index.consistent import ConsistentBucketIndex

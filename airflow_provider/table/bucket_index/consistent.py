@@ -33,16 +33,16 @@ class ConsistentBucketIndex(BucketIndex):
     """The bucket index of a table whose buckets are split and merged.
 
     :param table: the table's name, for errors.
-    :param buckets: the number of buckets that a partition begins with; after :meth:`on` the largest number
-        that one of the partitions has.
-    :param hash_fields: the columns of the record key whose values decide.
+    :param buckets: the number of buckets with which a partition begins; after :meth:`on`, the largest number
+        of buckets in one of the partitions.
+    :param hash_fields: the columns of the record key whose values are hashed.
     :param partitions: the buckets by partition path, after :meth:`on`.
     """
 
     partitions: Mapping[str, HashingMetadata] = field(default_factory=dict)
 
     def on(self, storage: Storage, view: FileSystemView, partitions: Iterable[str]) -> ConsistentBucketIndex:
-        """See :meth:`BucketIndex.on`. A partition that has no buckets gets its first ones, which stay.
+        """See :meth:`BucketIndex.on`. A partition without buckets gets its first ones, which are stored.
 
         :raises CorruptTableError: see :func:`load_hashing_metadata`.
         """
@@ -82,7 +82,7 @@ class ConsistentBucketIndex(BucketIndex):
     def file_groups(self, partition_path: str, file_ids: Iterable[str]) -> dict[int, str]:
         """See :meth:`BucketIndex.file_groups`.
 
-        :raises UnsupportedTableError: when one is no bucket of the partition.
+        :raises UnsupportedTableError: when a file group is no bucket of the partition.
         """
         numbers, found = self.partitions[partition_path].numbers, {}
         for file_id in file_ids:
@@ -99,7 +99,8 @@ class ConsistentBucketIndex(BucketIndex):
     def first_file_id(self, partition_path: str, number: int, replaced: Mapping[FileGroupId, str]) -> str:
         """See :meth:`BucketIndex.first_file_id`.
 
-        :raises UnsupportedTableError: when the bucket's file group was taken out without another one for it.
+        :raises UnsupportedTableError: when the bucket's file group was taken out, and no other one replaces
+            it.
         """
         metadata = self.partitions[partition_path]
         found = metadata.nodes[number].file_id
@@ -115,11 +116,11 @@ class ConsistentBucketIndex(BucketIndex):
     def overwriting_file_id(self, partition_path: str, number: int, spent: Container[FileGroupId]) -> str:
         """See :meth:`BucketIndex.overwriting_file_id`. A bucket without a file group keeps its id.
 
-        So the overwrite meets a write that opens the bucket at the same time.
+        Then the overwrite conflicts with a write that opens the bucket at the same time.
         """
         found = self.partitions[partition_path].nodes[number].file_id
         return f"{new_file_id_prefix()}-0" if FileGroupId(partition_path, found) in spent else found
 
 
 def _text(value: str | None) -> str:
-    return "null" if value is None else value  # as Java joins them
+    return "null" if value is None else value  # Java joins nulls as this text

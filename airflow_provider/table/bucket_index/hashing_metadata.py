@@ -1,10 +1,10 @@
-"""Which buckets a partition has under consistent hashing, and where Hudi keeps that.
+"""The buckets of a partition under consistent hashing, and the files in which Hudi keeps them.
 
-Each resizing of a partition's buckets writes a file of its own, named after its instant. It counts once that
-instant has completed.
+Each resizing of a partition's buckets writes a file of its own, named after its instant. The file is valid
+once that instant has completed.
 
 Sources: ``HoodieConsistentHashingMetadata``, ``ConsistentHashingNode``, ``ConsistentBucketIdentifier`` (the
-ring) and ``ConsistentBucketIndexUtils`` (which file counts) of Apache Hudi 1.2.
+ring) and ``ConsistentBucketIndexUtils`` (which file is valid) of Apache Hudi 1.2.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from airflow_provider.table.timeline import State, Timeline
 log = logging.getLogger(__name__)
 
 HASHING_METADATA = ".hoodie/.bucket_index/consistent_hashing_metadata"
-"""The folder that has a folder of such files for each partition."""
+"""The folder with a folder of hashing metadata for each partition."""
 FIRST_INSTANT = "00000000000000"
-"""The instant of the buckets that a partition begins with; it needs no completion."""
+"""The instant of a partition's first buckets; it needs no completion."""
 NORMAL, REPLACE, DELETE = "NORMAL", "REPLACE", "DELETE"
 
 _MASK = 2**31 - 1
@@ -40,11 +40,11 @@ _SUFFIX, _COMMIT_SUFFIX = ".hashing_meta", ".commit"
 
 @dataclass(frozen=True)
 class HashingNode:
-    """A bucket: the keys whose hash is at most its value, and above that of the node before.
+    """A bucket: the keys whose hash is at most its value, and above the value of the node before.
 
     :param value: its place on the ring of hashes.
-    :param file_id_prefix: of its file group; None for a node that goes.
-    :param tag: in a plan ``REPLACE`` or ``DELETE``: what happens at that place; else ``NORMAL``.
+    :param file_id_prefix: the prefix of its file group's id; None for a node that is deleted.
+    :param tag: in a plan, the change at this place: ``REPLACE`` or ``DELETE``; otherwise ``NORMAL``.
     """
 
     value: int
@@ -57,7 +57,7 @@ class HashingNode:
         return f"{self.file_id_prefix}-0"
 
     def to_json(self) -> dict[str, Any]:
-        """Hudi's record of it."""
+        """Hudi's record of this node."""
         return {"value": self.value, "fileIdPrefix": self.file_id_prefix, "tag": self.tag}
 
     @classmethod
@@ -71,10 +71,10 @@ class HashingMetadata:
     """The buckets of a partition.
 
     :param partition_path: the partition.
-    :param buckets: how many it had at first.
+    :param buckets: the number of its first buckets.
     :param nodes: the buckets, in the order of their values.
-    :param instant: of the resizing that made them.
-    :param seq_no: how many resizings came before.
+    :param instant: requested time of the resizing that made them.
+    :param seq_no: the number of earlier resizings.
     """
 
     partition_path: str
@@ -85,10 +85,10 @@ class HashingMetadata:
 
     @classmethod
     def first(cls, partition_path: str, buckets: int) -> HashingMetadata:
-        """The buckets that a partition begins with: the same for every writer.
+        """The first buckets of a partition, which are the same for every writer.
 
         :param partition_path: the partition.
-        :param buckets: how many.
+        :param buckets: their number.
         """
         step = (_MASK + buckets - 1) // buckets
         ends = [min(step * number, _MASK) for number in range(buckets + 1)]
@@ -108,14 +108,14 @@ class HashingMetadata:
     def number_of(self, hash_: int) -> int:
         """The number of the node that a hash belongs to.
 
-        :param hash_: of a record key, 31 bits.
+        :param hash_: the hash of a record key, 31 bits.
         """
         return bisect_left(self.values, hash_) % len(self.nodes)
 
     def with_nodes(self, changed: Iterable[HashingNode], instant: str) -> HashingMetadata:
         """The buckets after a resizing.
 
-        :param changed: what happens at some places of the ring.
+        :param changed: the changes at places of the ring.
         :param instant: requested time of the resizing.
         """
         nodes = {node.value: node for node in self.nodes}
@@ -134,7 +134,7 @@ class HashingMetadata:
 
     @property
     def commit_path(self) -> str:
-        """The path of the empty file by which the JVM's Hudi says that it counts."""
+        """The path of the empty file by which the JVM's Hudi marks this file as valid."""
         return f"{hashing_metadata_folder(self.partition_path)}/{self.instant}{_COMMIT_SUFFIX}"
 
     def to_json(self) -> bytes:
@@ -153,7 +153,7 @@ class HashingMetadata:
     def from_json(cls, content: bytes) -> HashingMetadata:
         """Read the content of a file.
 
-        :raises ValueError: when it is none.
+        :raises ValueError: when the content is no hashing metadata.
         """
         try:
             said = json.loads(content)
@@ -177,10 +177,10 @@ def load_hashing_metadata(
     :param storage: the table's storage.
     :param view: the snapshot.
     :param partition_path: the partition.
-    :param cleans_up: whether to delete what instants have left that were rolled back.
+    :param cleans_up: whether to delete the files of instants that were rolled back.
     :return: None when no writer has made any.
-    :raises CorruptTableError: when a file cannot be read as what it is; or when the JVM's Hudi goes by one
-        that is to be deleted.
+    :raises CorruptTableError: when a file is no hashing metadata; or when a file has to be deleted and the
+        JVM's Hudi takes it for valid.
     """
     folder, timeline = hashing_metadata_folder(partition_path), view.timeline
     names = set(storage.names(folder))
@@ -191,7 +191,7 @@ def load_hashing_metadata(
         was_archived = known is None and instant < timeline.starts
         if completed or was_archived or instant == FIRST_INSTANT:
             found = _read(storage, f"{folder}/{instant}{_SUFFIX}")
-            # What the JVM's Hudi goes by as well, so that both find the same.
+            # The JVM's Hudi uses the same condition, so both find the same file.
             if instant == FIRST_INSTANT or completed or _has_base_file(view, found):
                 return found
         elif cleans_up and known is None and instant < timeline.newest_completion:
@@ -200,12 +200,12 @@ def load_hashing_metadata(
 
 
 def _delete_left_over(storage: Storage, folder: str, instant: str, *, is_taken: bool) -> None:
-    """Delete the file of an instant that was rolled back, before the JVM's Hudi takes it for one that counts.
+    """Delete the file of an instant that was rolled back, before the JVM's Hudi takes it for valid.
 
-    Its own rollback leaves it there, and its next write goes by it where one of the buckets has a base file
-    (``ConsistentBucketIndexUtils.recommitMetadataFile``).
+    A rollback by the JVM's Hudi leaves the file. The JVM's next write takes it for valid if one of the
+    buckets has a base file (``ConsistentBucketIndexUtils.recommitMetadataFile``).
     """
-    now = Timeline.load(storage)  # the snapshot may be older than an instant that was put late
+    now = Timeline.load(storage)  # the instant may have been put after the snapshot was taken
     if now.find(instant) is not None or instant < now.starts:
         return
     path = f"{folder}/{instant}{_SUFFIX}"
@@ -231,11 +231,11 @@ def _read(storage: Storage, path: str) -> HashingMetadata:
 
 
 def put_hashing_metadata(storage: Storage, metadata: HashingMetadata) -> HashingMetadata:
-    """Put the buckets that a partition begins with, unless another writer has.
+    """Put the first buckets of a partition, unless another writer has.
 
     :param storage: the table's storage.
     :param metadata: from :meth:`HashingMetadata.first`.
-    :return: what is there now.
+    :return: the buckets that are stored now.
     """
     if not storage.put_if_absent(metadata.path, metadata.to_json()):
         metadata = HashingMetadata.from_json(storage.read(metadata.path))
@@ -244,13 +244,13 @@ def put_hashing_metadata(storage: Storage, metadata: HashingMetadata) -> Hashing
 
 
 def tell_committed(storage: Storage, made: Iterable[HashingMetadata]) -> None:
-    """Say by the JVM's files that hashing metadata count, after the commit by which they do.
+    """Mark hashing metadata as valid for the JVM's Hudi, after the commit that made them.
 
-    The commit is done. So a failure is logged: the JVM's Hudi says it itself when it meets such a file
-    (``ConsistentBucketIndexUtils.recommitMetadataFile``).
+    The commit is done, so a failure is only logged. The JVM's Hudi puts the mark itself when it finds such a
+    file (``ConsistentBucketIndexUtils.recommitMetadataFile``).
 
     :param storage: the table's storage.
-    :param made: what the commit has made.
+    :param made: the hashing metadata that the commit has made.
     """
     for each in made:
         try:
@@ -260,15 +260,15 @@ def tell_committed(storage: Storage, made: Iterable[HashingMetadata]) -> None:
 
 
 def delete_hashing_metadata(storage: Storage, instant: str, partition_paths: Iterable[str]) -> None:
-    """Delete the files of a resizing that does not count.
+    """Delete the files of a resizing that was undone.
 
     :param storage: the table's storage.
-    :param instant: its requested time.
-    :param partition_paths: the partitions in which it has some.
+    :param instant: requested time of the resizing.
+    :param partition_paths: the partitions in which it has files.
     """
     for partition in partition_paths:
         folder = hashing_metadata_folder(partition)
-        # The JVM's Hudi takes the second one without the first for an error.
+        # The mark goes first: the JVM's Hudi raises an error for a mark without its file.
         storage.delete(f"{folder}/{instant}{_COMMIT_SUFFIX}")
         storage.delete(f"{folder}/{instant}{_SUFFIX}")
 

@@ -26,8 +26,8 @@ def bucket_index_of(config: TableConfig) -> BucketIndex | None:
 
     :param config: the table's configuration.
     :return: None when ``hoodie.index.type`` is not ``BUCKET``.
-    :raises UnsupportedTableError: when it is one that is not known here, or cannot work; names the property,
-        its value and the remedy.
+    :raises UnsupportedTableError: when the index is unknown here, or cannot work; the error names the
+        property, its value and the remedy.
     """
     options = config.raw
     if options.get(INDEX_TYPE, "").upper() != "BUCKET":

@@ -2,7 +2,7 @@
 
 Sources: ``BucketIdentifier`` and ``KeyGenUtils.extractRecordKeysByFields`` of Apache Hudi 1.2 (the hash and
 the file ids), ``SparkBucketIndexPartitioner`` (the first write of a bucket), ``HoodieSimpleBucketIndex`` (one
-file group a bucket).
+file group for each bucket).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BucketIndex:
 
     :param table: the table's name, for errors.
     :param buckets: the number of buckets of each partition.
-    :param hash_fields: the columns of the record key whose values decide.
+    :param hash_fields: the columns of the record key whose values are hashed.
     """
 
     table: str
@@ -41,13 +41,13 @@ class BucketIndex:
     hash_fields: tuple[str, ...]
 
     def on(self, storage: Storage, view: FileSystemView, partitions: Iterable[str]) -> BucketIndex:
-        """The index as it is in some partitions, for writing to them.
+        """This index with the present buckets of some partitions, for writing to them.
 
         :param storage: the table's storage.
         :param view: the snapshot that the write sees.
         :param partitions: partition paths.
         """
-        del storage, view, partitions  # each has the same number of buckets at all times
+        del storage, view, partitions  # every partition always has the same number of buckets
         return self
 
     def of_rows(
@@ -61,7 +61,7 @@ class BucketIndex:
         :param paths: partition paths.
         :param partitions: the position of each row's partition among the paths.
         """
-        del paths, partitions  # a key has the same bucket in each
+        del paths, partitions  # a key has the same bucket in every partition
         encoded = keys.dictionary_encode()
         distinct = encoded.dictionary
         is_composed = np.array(pc.and_(pc.match_substring(distinct, ","), pc.match_substring(distinct, ":")))
@@ -78,8 +78,8 @@ class BucketIndex:
         """The file group of each bucket that has one.
 
         :param partition_path: the partition.
-        :param file_ids: of its live file groups.
-        :raises UnsupportedTableError: when one is no bucket, or has a number that this index has not.
+        :param file_ids: the ids of its live file groups.
+        :raises UnsupportedTableError: when a file group is no bucket, or has a number that this index lacks.
         :raises CorruptTableError: when a bucket has two file groups.
         """
         found: dict[int, str] = {}
@@ -107,14 +107,15 @@ class BucketIndex:
         return found
 
     def first_file_id(self, partition_path: str, number: int, replaced: Mapping[FileGroupId, str]) -> str:
-        """The file id of a bucket that has no file group; all of its first writers take the same.
+        """The file id of a bucket that has no file group. All first writers of a bucket take the same id.
 
         :param partition_path: the partition.
-        :param number: of the bucket.
-        :param replaced: file groups that were taken out, with the completion times: their ids are spent.
+        :param number: the number of the bucket.
+        :param replaced: file groups that were taken out, with the completion times. Their ids cannot be used
+            again.
         :return: the JVM's id of a bucket under non-blocking concurrency control
-            (``BucketIdentifier.newBucketFileIdForNBCC``); after an overwrite another one, which all
-            writers derive from the overwrite.
+            (``BucketIdentifier.newBucketFileIdForNBCC``); after an overwrite another id, which all writers
+            derive from the overwrite.
         """
         found = f"{number:08d}{_FIXED_REST}"
         while (at := replaced.get(FileGroupId(partition_path, found))) is not None:
@@ -125,15 +126,15 @@ class BucketIndex:
         """The file id of a bucket in a partition that is overwritten.
 
         :param partition_path: the partition.
-        :param number: of the bucket.
-        :param spent: the file groups that are there, and those that were taken out.
+        :param number: the number of the bucket.
+        :param spent: the live file groups, and those that were taken out.
         """
         del partition_path, spent
         return f"{number:08d}{str(uuid.uuid4())[8:]}-0"
 
 
 def bucket_of(group: FileGroupId) -> FileGroupId | None:
-    """What file groups of one bucket have in common: their partition, and their number.
+    """The identity of a bucket: the partition and the number that all its file groups have.
 
     :param group: a file group.
     :return: None for a file group that is no bucket.
@@ -145,7 +146,7 @@ def hash_values(record_key: str, fields: tuple[str, ...]) -> list[str | None]:
     """The values that are hashed, as ``KeyGenUtils.extractRecordKeysByFields`` cuts them out of a record key.
 
     :param record_key: the whole key: ``a:1,b:2``, or the value of the only column.
-    :param fields: the columns that count.
+    :param fields: the columns whose values are hashed.
     """
     if "," not in record_key or ":" not in record_key:
         return [record_key]
@@ -154,7 +155,7 @@ def hash_values(record_key: str, fields: tuple[str, ...]) -> list[str | None]:
     while begin < len(record_key):
         colon = record_key.find(":", begin)
         if colon < 0:
-            break  # there the JVM raises an error
+            break  # the JVM raises an error for such a key
         name, end = record_key[begin:colon], len(record_key)
         following = record_key.find(":", colon + 1)
         while following >= 0 and (comma := record_key.rfind(",", 0, following)) < colon:

@@ -1,7 +1,7 @@
 """File groups and file slices: which of them a timeline, and a reader's write ids, show.
 
-Begin with ``view``. ``visibility`` decides which commits a reader with a ``ValidWriteIdList`` sees,
-``cleans`` whether a snapshot of the past is still complete. Nothing here writes.
+Begin with ``view``. ``visibility`` decides which commits a reader with a ``ValidWriteIdList`` sees.
+``cleans`` decides whether a snapshot of the past is still complete. This room only reads.
 """
 
 from airflow_provider.table.file_groups.cleans import (

@@ -1,7 +1,7 @@
 """The files that cleans have deleted, and whether a snapshot of the past is still complete.
 
-A listing does not show that a file is missing. The plan of a clean names its files before it deletes them,
-its metadata names them afterwards (Hudi's ``HoodieCleanerPlan`` and ``HoodieCleanMetadata``).
+A listing does not show that a file is missing. The plan of a clean names the files before it deletes them,
+and its metadata names them afterwards (Hudi's ``HoodieCleanerPlan`` and ``HoodieCleanMetadata``).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from airflow_provider.table.timeline import (
 )
 
 ORPHANED_INSTANTS = "orphaned_instants"
-"""Extra metadata of this package's cleans: instants, comma separated, whose files belonged to no commit."""
+"""Key in the extra metadata of this package's cleans: comma-separated instants whose files were orphans."""
 
 
 def cleaned_files(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
-    """Data files of commits that the cleans on a timeline have deleted, may have deleted, or plan to delete.
+    """Data files of commits that cleans have deleted, may have deleted, or plan to delete.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -48,7 +48,7 @@ def cleaned_files(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
             instant = Instant(instant.requested_time, Action.CLEAN, State.REQUESTED)
         if instant.file_name not in known:
             try:
-                content = timeline.read(instant)  # the JVM may leave an empty one
+                content = timeline.read(instant)  # the JVM may leave an empty file
                 known[instant.file_name] = frozenset(_paths(decode(content)) if content else ())
             except NoSuchInstantError:
                 continue  # archived just now, together with the commits of its files
@@ -74,8 +74,8 @@ def missing_file(
     :param storage: the table's storage.
     :param view: a view of the past.
     :param timeline: the present active timeline.
-    :param also_planned: whether an existing file counts too that a clean names which has not completed.
-    :return: the newest such file's path, and the clean; None when the view shows everything.
+    :param also_planned: whether an existing file also counts if a clean that has not completed names it.
+    :return: the path of the newest such file, and the clean; None when no file is missing.
     """
     found: list[_Taken] = []
     for path, clean in cleaned_files(storage, timeline).items():
@@ -119,7 +119,7 @@ class _Taken(NamedTuple):
 def _not_explained_by_the_archive(
     storage: Storage, view: FileSystemView, found: list[_Taken]
 ) -> list[_Taken]:
-    """Without the files that an archived replacecommit has replaced, or that belong to no commit."""
+    """The files that no archived replacecommit has replaced, and that belong to a commit."""
     first = min(each.instant for each in found)
     by_archived = replaced_by_archived(
         storage, {each.group for each in found}, view.shows, completed_after=first
@@ -128,7 +128,7 @@ def _not_explained_by_the_archive(
     old = [each for each in found if view.timeline.find(each.instant) is None]
     if not old:
         return found
-    # No archive has a commit that was undone. About instants older than the archive nothing is known.
+    # The archived timeline has no undone commit. It tells nothing about instants that are older than itself.
     since = oldest_archived(storage)
     if not since:
         return found
@@ -138,13 +138,13 @@ def _not_explained_by_the_archive(
 
 
 def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, as_of: str | None) -> None:
-    """Make sure that no file of a snapshot was cleaned, although the snapshot leaves out commits.
+    """Make sure that no file of a snapshot that leaves out commits was cleaned.
 
     :param storage: the table's storage.
     :param view: the snapshot.
-    :param timeline: the active timeline of now.
+    :param timeline: the present active timeline.
     :param as_of: the moment, for the error; None for the present snapshot without some transactions.
-    :raises SnapshotUnavailableError: when a cleaner has deleted some of it.
+    :raises SnapshotUnavailableError: when a cleaner has deleted one of its files.
     """
     if found := missing_file(storage, view, timeline):
         path, clean = found
@@ -160,7 +160,7 @@ def check_complete(storage: Storage, view: FileSystemView, timeline: Timeline, a
 def _paths(record: Mapping[str, Any]) -> Iterable[str]:
     orphaned = set(((record.get("extraMetadata") or {}).get(ORPHANED_INSTANTS) or "").split(","))
     done = (record.get("partitionMetadata") or {}).items()
-    # A deletion that failed may have deleted the file and lost the answer.
+    # A failed deletion may have deleted the file, if only the answer was lost.
     tried = ("successDeleteFiles", "failedDeleteFiles")
     deleted = (_path(part, name) for part, said in done for each in tried for name in said[each])
     for path in (*planned_files(record), *deleted):

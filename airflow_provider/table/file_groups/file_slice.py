@@ -13,8 +13,8 @@ class FileSlice:
 
     :param partition_path: partition path relative to the table.
     :param file_id: the file group's id.
-    :param base_instant: requested time of the instant that wrote the base file; without a base file, of the
-        instant that wrote the first log file.
+    :param base_instant: requested time of the instant that wrote the base file, or if there is none, the
+        first log file.
     :param base_path: the base file, relative to the table; None when the slice has log files only.
     :param log_paths: the log files, relative to the table, in the order in which readers merge them.
     """
@@ -27,7 +27,7 @@ class FileSlice:
 
     @classmethod
     def of(cls, base_file: BaseFile) -> FileSlice:
-        """A slice that is a base file alone.
+        """A slice that has a base file alone.
 
         :param base_file: the base file.
         """

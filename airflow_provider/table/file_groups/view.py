@@ -31,7 +31,7 @@ class FileGroupId(NamedTuple):
 
 
 class BaseFile(NamedTuple):
-    """The base file of one file slice; also a log file, for who only asks for the files.
+    """The base file of one file slice. A log file has the same form, for callers that need only its path.
 
     :param partition_path: partition path relative to the table.
     :param file_id: id of the file group.
@@ -65,7 +65,7 @@ class ShownInstants(Container[str]):
 
     :param completed: requested times of the completed writes on the timeline.
     :param pending: requested times of the pending writes.
-    :param starts: where the timeline begins; older instants are archived.
+    :param starts: requested time at which the timeline begins; older instants are archived.
     """
 
     completed: frozenset[str]
@@ -81,8 +81,8 @@ class ShownInstants(Container[str]):
 class FileSystemView:
     """The base files that a timeline shows (Hudi's ``HoodieTableFileSystemView``).
 
-    The view lists a partition once, when it is asked for: the cost grows with the partitions that are used,
-    not with the table. With the index ``files`` it lists no folder.
+    The view lists a partition once, at its first use. So the cost grows with the partitions that are used,
+    not with the table. With the index ``files`` the view lists no folder.
 
     :param storage: the table's storage.
     :param timeline: the timeline; the view shows only files of its completed instants. A function is called
@@ -105,7 +105,7 @@ class FileSystemView:
         self._timeline = None if callable(timeline) else timeline
         self._listed: dict[str, dict[str, BaseFile]] = {}
         self._log_sizes: dict[str, dict[str, int | None]] = {}
-        # No cached_property: before Python 3.12 it holds one lock for all views while it reads.
+        # Not a cached_property: before Python 3.12 that holds one lock for all views while it reads.
         self._replaced: Mapping[FileGroupId, str] | None = None
         self._shown: ShownInstants | None = None
         self._partitions: list[str] | None = None
@@ -163,9 +163,9 @@ class FileSystemView:
         return found
 
     def file_ids(self, partition_path: str) -> set[str]:
-        """Ids of a partition's live file groups, also of those that have log files alone.
+        """Ids of a partition's live file groups, including those that have log files alone.
 
-        In contrast to :meth:`log_files` it costs next to nothing for each log file.
+        It spends almost no time on each log file, in contrast to :meth:`log_files`.
 
         :param partition_path: the partition.
         """
@@ -186,7 +186,7 @@ class FileSystemView:
     def look_at(self, partition_paths: Iterable[str]) -> None:
         """Look up several partitions at once, if that is cheaper than one after the other.
 
-        :param partition_paths: the partitions that will be asked for.
+        :param partition_paths: the partitions that the caller will use.
         """
         new = [partition for partition in partition_paths if partition not in self._listed]
         if new:
@@ -236,7 +236,7 @@ class FileSystemView:
 
     @property
     def replaced(self) -> Mapping[FileGroupId, str]:
-        """File groups that a completed replacecommit has replaced, and its completion time."""
+        """File groups that completed replacecommits have replaced, with the completion time."""
         timeline = self.timeline
         if self._replaced is None:
             self._replaced = self._replaced_on(timeline)
@@ -278,7 +278,7 @@ class FileSystemView:
         return instant in self.shown
 
     def completed_at(self, instant: str) -> str:
-        """When an instant completed; its requested time where neither timeline knows it.
+        """The completion time of an instant; its requested time if neither timeline has it.
 
         A log file belongs to the newest file slice that was requested before this.
 
@@ -290,7 +290,7 @@ class FileSystemView:
         if instant >= self.timeline.starts or getattr(self._storage, "timeline_layout", 2) == 1:
             return instant
         known = _archived_at.setdefault(self._storage, {})
-        if instant not in known:  # what is archived never changes
+        if instant not in known:  # an archived instant never changes
             kept = find_archived(self._storage, instant)
             known[instant] = (kept and kept.instant.completion_time) or instant
         return known[instant]
@@ -307,7 +307,7 @@ class FileSystemView:
             if (partition_path, file_id) in replaced:
                 continue
             newest = max(of_group)
-            if not self.shows(newest[0]):  # nearly always; older files need no check
+            if not self.shows(newest[0]):  # usually the newest is shown, and older files need no check
                 shown = [each for each in of_group if self.shows(each[0])]
                 if not shown:
                     continue
@@ -320,9 +320,9 @@ class FileSystemView:
         return found
 
     def _size(self, path: str) -> int:
-        # Only for the files that are shown, because a partition can have many older slices.
+        # Only visible files get a stat, because a partition can have many older slices.
         status = self._storage.stat(path)
-        return status.size if status else 0  # cleaned just now; the reader of the file will report it
+        return status.size if status else 0  # just cleaned; the reader of the file will report it
 
 
 _replaced_by: WeakKeyDictionary[Storage, dict[str, frozenset[FileGroupId]]] = WeakKeyDictionary()

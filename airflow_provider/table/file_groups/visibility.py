@@ -2,19 +2,19 @@
 
 A commit of a metastore transaction carries the table's write id in its commit metadata; the reader sees the
 commit exactly when that id is valid. A commit without a write id belongs to no transaction (the writer named
-the table by its path, or is another Hudi): every reader sees it once it has completed.
+the table by its path, or is another Hudi writer): every reader sees it once it has completed.
 
 A snapshot without a commit shows the file slices from before it. This is exact unless a visible commit was
-merged on an invisible one: its files would hold rows of the invisible commit, and lack those that it
-replaced. Writers avoid the file groups of an open transaction
+merged on an invisible one: the files of the visible commit then hold rows of the invisible one, and lack the
+rows that it replaced. Writers avoid the file groups of an open transaction
 (``concurrency/conflicts/open_transactions.py``). So this happens only for a moment between a commit and the
 end of its own transaction, or after another Hudi writer; the reader then gets SnapshotUnavailableError. A
 rewrite (clustering, compaction) has no rows of its own: it is invisible together with the commit that it has
 rewritten.
 
-The commit of an aborted transaction is undone. An administrator may abort the transaction of a commit on
-which another commit has been merged already, so that it cannot be undone. Then the commit stands, and a
-reader who sees the other commit sees it, too.
+The commit of an aborted transaction is undone. But an administrator may abort the transaction of a commit on
+which another commit has been merged already. Then the first commit cannot be undone. It stays, and a reader
+that sees the other commit sees it too.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class ValidWriteIds(Protocol):
     """A reader's view of a table's write ids, such as a ``ValidWriteIdList``."""
 
     def is_valid(self, write_id: int) -> bool:
-        """Whether the reader sees what was written under this id."""
+        """Whether the reader sees the writes with this id."""
 
     def is_aborted(self, write_id: int) -> bool:
         """Whether the id is known to belong to an aborted transaction."""
 
 
 MERGES_IN_ANY_ORDER = "merges_in_any_order"
-"""In a commit's extra metadata: ``true`` where its log files rest on nothing else in their file groups."""
+"""Key in a commit's extra metadata: ``true`` when its log files need no other file of their file groups."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of a commit, as far as later commits may depend on it.
+    """The effects of a commit on which later commits may depend.
 
     :param instant: the commit.
     :param operation: Hudi's operation type.
@@ -102,7 +102,7 @@ class Effect:
         if described.extra_metadata.get(MERGES_IN_ANY_ORDER) == "true":
             merged_on -= appended
         if operation in COMPACTIONS:
-            merged_on |= written  # also of a file group that was log files alone
+            merged_on |= written  # also a file group that had log files alone
         taken_out_of: set[str] = set()
         if operation not in REWRITES:
             taken_out_of = {group.partition_path for group in replaced}
@@ -126,7 +126,7 @@ class Effect:
         return self.operation in REWRITES
 
     def rests_on(self, earlier: Effect) -> bool:
-        """Whether this commit depends on an earlier one: without it, it would have written other files.
+        """Whether this commit depends on an earlier one, and would have written other files without it.
 
         :param earlier: a commit that completed before this one.
         """
@@ -139,10 +139,9 @@ class Effect:
     def wrote_where_was_taken_out(self, earlier: Effect) -> bool:
         """Whether this commit may have inserted a key that an earlier commit had deleted.
 
-        The writer did not know then that the key had existed, and its metadata does not name the old file
-        group.
+        The writer did not know that the key had existed, so its metadata does not name the old file group.
 
-        :param earlier: a commit that this one had seen.
+        :param earlier: a commit in the base of this one.
         """
         if self.is_rewrite:
             return False
@@ -153,7 +152,7 @@ class Effect:
 def touches_partitions(taken_out_of: frozenset[str], partitions: Iterable[str], operation: str) -> bool:
     """Whether a write works in a partition from which another write has deleted rows.
 
-    :param taken_out_of: the other one's partitions.
+    :param taken_out_of: the partitions from which the other write has deleted rows.
     :param partitions: the write's partitions.
     :param operation: the write's operation type; INSERT_OVERWRITE_TABLE works in all partitions.
     """
@@ -179,8 +178,8 @@ def invisible_commits(storage: Storage, timeline: Timeline, valid_write_ids: Val
     :param storage: the table's storage.
     :param timeline: the active timeline; archived commits are visible.
     :param valid_write_ids: the write ids that the reader sees.
-    :raises SnapshotUnavailableError: when a visible commit depends on an invisible one, or an invisible one
-        was archived.
+    :raises SnapshotUnavailableError: when a visible commit depends on an invisible one, or an invisible
+        commit was archived.
     """
     for write_id in archived_write_ids(storage):
         # The commit of an aborted transaction was undone before it could be archived.
@@ -193,7 +192,7 @@ def invisible_commits(storage: Storage, timeline: Timeline, valid_write_ids: Val
     hidden: list[Effect] = []
     effects = [effect_of(storage, timeline, commit) for commit in timeline.commits()]
     for effect in hidden_effects(effects, valid_write_ids):
-        # The write id of a dependent commit is valid, or it has none.
+        # A commit that is hidden only because it depends on another one has a valid write id, or none.
         is_own = effect.write_id is not None and not valid_write_ids.is_valid(effect.write_id)
         if not is_own and not effect.is_rewrite:
             below = next(each for each in hidden if effect.rests_on(each))
@@ -212,8 +211,8 @@ def invisible_commits(storage: Storage, timeline: Timeline, valid_write_ids: Val
 def hidden_effects(effects: Sequence[Effect], valid_write_ids: ValidWriteIds) -> list[Effect]:
     """The commits that a reader does not see, and those that depend on them.
 
-    A commit of an aborted transaction is not among them when a seen commit depends on it: it can be undone no
-    longer.
+    A commit of an aborted transaction is visible when a visible commit depends on it, because it cannot be
+    undone any more.
 
     :param effects: all commits, in the order of their completion.
     :param valid_write_ids: the write ids that the reader sees.
@@ -236,7 +235,7 @@ def hidden_effects(effects: Sequence[Effect], valid_write_ids: ValidWriteIds) ->
 
 
 def _aborted(hidden: Sequence[Effect], among: Iterable[int], valid: ValidWriteIds) -> set[str]:
-    """The commits of aborted transactions among some hidden ones, and below the rewrites among them."""
+    """The commits of aborted transactions among hidden ones, including those that hidden rewrites rewrote."""
     found: set[str] = set()
     for number in among:
         each = hidden[number]
@@ -253,13 +252,13 @@ def _aborted(hidden: Sequence[Effect], among: Iterable[int], valid: ValidWriteId
 def check_not_cleaned(
     storage: Storage, view: FileSystemView, shown: Iterable[BaseFile], hidden: Sequence[Effect]
 ) -> None:
-    """Make sure that the file slices still exist which invisible commits have replaced.
+    """Make sure that the file slices that invisible commits have replaced still exist.
 
     A listing does not show that a file is missing.
 
     :param storage: the table's storage.
     :param view: a view of the timeline without these commits.
-    :param shown: all its base files and log files.
+    :param shown: all base files and log files of the view.
     :param hidden: the invisible commits, in the order of their completion.
     :raises SnapshotUnavailableError: when a cleaner has deleted some of these slices.
     """

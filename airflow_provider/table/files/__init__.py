@@ -1,7 +1,7 @@
 """The files of a table: base files, log files, markers, bloom filters and partition metadata.
 
-Begin with ``base_file_reader`` and ``log_file``. The bytes are Hudi's: the JVM's Hudi and hudi-rs read what
-is written here, and their tests decide about a change.
+Begin with ``base_file_reader`` and ``log_file``. The formats are Hudi's: the JVM's Hudi and hudi-rs read the
+files that this room writes, and the tests with these readers decide about a change.
 """
 
 from airflow_provider.table.files.base_file_reader import (

@@ -24,13 +24,13 @@ FOOTER_BLOOM_TYPE = "hoodie_bloom_filter_type_code"
 
 _COMMIT_TIME, _, _, _PARTITION_PATH, _FILE_NAME = META_COLUMNS
 CONSTANT_COLUMNS = (_COMMIT_TIME, _PARTITION_PATH, _FILE_NAME)
-"""One value, or a few after rewrites: cheap as dictionaries in memory and in the file."""
+"""Columns with one value, or a few after rewrites: dictionaries keep them small in memory and in the file."""
 
-_WORTH_THREADS = 1 << 20  # bytes that are read at once
+_WORTH_THREADS = 1 << 20  # from so many bytes on, threads make a read faster
 
 
 class BaseFileFooter:
-    """The footer of a base file.
+    """Hudi's entries in the footer of a base file.
 
     :param metadata: the Parquet footer.
     """
@@ -56,10 +56,10 @@ class BaseFileFooter:
 
     @cached_property
     def bloom(self) -> BloomFilter | None:
-        """The filter of the record keys, read when first asked for; None when there is none.
+        """The bloom filter of the record keys, read at the first use; None when there is none.
 
-        :raises CorruptTableError: when it cannot be read.
-        :raises UnsupportedTableError: when it is of an unknown kind.
+        :raises CorruptTableError: when the filter cannot be read.
+        :raises UnsupportedTableError: when the filter is of an unknown kind.
         """
         value, type_code = self._text(FOOTER_BLOOM), self._text(FOOTER_BLOOM_TYPE)
         return BloomFilter.from_footer(value, type_code) if value and type_code else None
@@ -74,7 +74,7 @@ class BaseFileReader:
 
     :param storage: the table's storage.
     :param path: path relative to the table.
-    :param schema: the table's schema. The rows get its columns and types, whichever the file has, see
+    :param schema: the table's schema. The rows get its columns and types, even if the file has others, see
         :class:`~airflow_provider.table.files.FileColumns`. None for the columns and types of the file.
     :raises CorruptTableError: when it is not a Parquet file.
     :raises FileNotFoundError: when there is no such file.
@@ -122,7 +122,7 @@ class BaseFileReader:
             yield self._brought(rows, columns)
 
     def lies_as_read(self, column: str) -> bool:
-        """Whether a column is in the file, with the type that it is read with."""
+        """Whether the file has a column with exactly the type in which it is read."""
         stored = self._parquet.schema_arrow
         return column in stored.names and (self._columns is None or self._columns.is_same(stored, [column]))
 

@@ -45,7 +45,7 @@ BLOOM_FALSE_POSITIVES = 1e-6
 """Hudi sizes every filter for 60,000 keys. With 250,000 keys such a filter has 6 false positives in 10,000,
 and with 10 keys it takes 430 kB. This package sizes a filter for the keys in the file."""
 
-_MOST_FALSE_POSITIVES = 10 * BLOOM_FALSE_POSITIVES  # of a filter that was extended
+_MOST_FALSE_POSITIVES = 10 * BLOOM_FALSE_POSITIVES  # the limit for a filter that was extended
 
 _COMMIT_TIME, _SEQUENCE, _RECORD_KEY, _PARTITION_PATH, _FILE_NAME = META_COLUMNS
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
@@ -72,8 +72,8 @@ class WrittenFile:
 class BaseFileWriter:
     """Writes one base file under its final name. It is visible only once a commit names it.
 
-    As a context manager it deletes the file when the block fails; on success the caller
-    calls :meth:`close`, which returns what was written.
+    As a context manager it deletes the file when the block fails. On success the caller calls :meth:`close`,
+    which returns the finished file.
 
     :param storage: the table's storage.
     :param partition_path: the file's partition.
@@ -81,9 +81,9 @@ class BaseFileWriter:
     :param write_token: ``<task partition>-<stage>-<attempt>``, which distinguishes task attempts.
     :param instant: requested time of the commit.
     :param schema: the table's data columns.
-    :param table_name: names the Avro record in the footer.
-    :param first_row: number of the first new row in ``_hoodie_commit_seqno``; a task that
-        writes several files continues its count, so that the numbers are unique.
+    :param table_name: the name of the Avro record in the footer.
+    :param first_row: number of the first new row in ``_hoodie_commit_seqno``. A task that writes several
+        files continues the numbers of the file before, so that they are unique.
     :param preserved_bloom: a filter with the keys of all rows that will be preserved, so that they need not
         be hashed again. The writer builds a new filter if this one would become too full.
     :param row_group_rows: rows of a row group. With fewer rows, queries can skip more of a file whose rows
@@ -132,7 +132,7 @@ class BaseFileWriter:
 
     @property
     def size(self) -> int:
-        """Bytes in the file so far, without the rows that are gathered for the next row group."""
+        """Bytes in the file so far, without the rows that wait for the next row group."""
         return self._sink.tell() if self._sink is not None else 0
 
     def write(
@@ -145,9 +145,9 @@ class BaseFileWriter:
 
         :param data: the rows; columns as :func:`~airflow_provider.table.schema.conform` takes them.
         :param record_keys: their keys, in the same order. None where each row gets a new key: its sequence
-            number, which no other row of the table has. The JVM's Hudi counts keys and sequence numbers in
-            the same way, each on its own (``HoodieRecord.generateSequenceId``).
-        :param in_preserved_bloom: the keys that the filter of the preserved rows has already; none when None.
+            number, which no other row of the table has. The JVM's Hudi makes keys and sequence numbers in the
+            same way, with separate counters (``HoodieRecord.generateSequenceId``).
+        :param in_preserved_bloom: which keys the filter of the preserved rows has already; none when None.
         :raises IncompatibleSchemaError: when a value does not fit into its column.
         """
         if record_keys is not None and len(record_keys) != data.num_rows:
@@ -168,10 +168,10 @@ class BaseFileWriter:
     def write_preserved(self, table_with_meta: pa.Table) -> None:
         """Add rows of an older base file unchanged, so that no incremental read takes them for changed.
 
-        They keep commit time, sequence number and key; only the file name becomes this file's.
+        They keep commit time, sequence number and key; only the file name becomes that of this file.
 
-        :param table_with_meta: the rows with Hudi's columns; cheapest as
-            :func:`read_base_file` gives them.
+        :param table_with_meta: the rows with Hudi's columns; cheapest in the form that :func:`read_base_file`
+            returns.
         """
         rows, size = conform(table_with_meta, self._schema), self._row_group_rows
         for begin in range(0, rows.num_rows, size):
@@ -186,7 +186,7 @@ class BaseFileWriter:
         """Finish the file.
 
         :return: the finished file, which may have no rows.
-        :raises StorageFullError: when there is no room for it. The methods that add rows raise it too.
+        :raises StorageFullError: when there is no room for the file. The methods that add rows raise it too.
         """
         with storage_full_errors(self._storage, self.path):
             size = self._finish()
@@ -199,7 +199,7 @@ class BaseFileWriter:
             self._flush()
         else:
             with ThreadPoolExecutor(1, "bloom-filter") as pool:
-                pending = pool.submit(self._bloom)  # most of the work of a large file's end
+                pending = pool.submit(self._bloom)  # it takes the most time at the end of a large file
                 self._flush()
             bloom = pending.result()
         parquet = self._parquet or self._open(self._file_schema.empty_table())
@@ -214,7 +214,7 @@ class BaseFileWriter:
     def abort(self) -> None:
         """Give up, and delete the unfinished file."""
         self._pending, self._preserved_keys, self._new_keys, self._keys_to_hash = [], [], [], []
-        # An error here must not hide why the file is given up; a rollback deletes what is left.
+        # An error here must not hide the reason for giving up; a rollback deletes the file if it stays.
         with suppress(OSError, pa.ArrowException):
             if self._parquet is not None:
                 self._parquet.close()
@@ -274,8 +274,7 @@ class BaseFileWriter:
     def _flush(self) -> None:
         if not self._pending:
             return
-        # Parquet keeps one dictionary a row group, and falls back to plain text where a
-        # second one turns up.
+        # Parquet keeps one dictionary per row group, and falls back to plain values at a second one.
         table = pa.concat_tables(self._pending).unify_dictionaries()
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         if self._parquet is not None and not self._with_statistics.issubset(with_statistics(table)):
@@ -285,13 +284,13 @@ class BaseFileWriter:
             parquet.write_table(table, row_group_size=self._row_group_rows)
 
     def _take_back(self) -> pa.Table:
-        """What was written already: the file begins anew, with statistics of fewer columns."""
+        """Return the rows that were written, and begin the file anew, with statistics of fewer columns."""
         if self._parquet is not None:
             self._parquet.close()
         self._close_sink()
         self._parquet = None
         rows = read_base_file(self._storage, self.path)
-        columns = rows.select(self._file_schema.names).columns  # of these types: that is how it was written
+        columns = rows.select(self._file_schema.names).columns  # these have the types of the file's schema
         return pa.Table.from_arrays(columns, schema=self._file_schema)
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
@@ -304,7 +303,7 @@ class BaseFileWriter:
             compression="snappy",
             use_dictionary=worth_a_dictionary(sample),
             write_statistics=sorted(self._with_statistics),
-            store_schema=False,  # as in the JVM's files, and not as in Arrow's
+            store_schema=False,  # the JVM's files have no Arrow schema
         )
         return self._parquet
 
@@ -312,14 +311,14 @@ class BaseFileWriter:
         if self._sink is None:
             return 0
         size = self._sink.tell()
-        self._sink.close()  # until that is done the file is still to be given up
+        self._sink.close()  # if this fails, the file is given up
         self._sink = None
         return size
 
 
 @lru_cache(maxsize=16)  # a write opens thousands of files
 def _schemas(schema: pa.Schema, table_name: str) -> tuple[pa.Schema, pa.Schema, str]:
-    """Of a table's columns: the data columns, those of its files as they are written, and these in Avro."""
+    """The table's data columns, the columns of its files in their written types, and these as Avro."""
     data, whole = without_meta_columns(schema), with_meta_columns(schema)
     fields = [each.with_type(_DICTIONARY) if each.name in CONSTANT_COLUMNS else each for each in whole]
     return data, pa.schema(fields), arrow_to_avro(whole, table_name)
@@ -360,5 +359,5 @@ def _as_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()).dictionary_encode()
 
 
-_WORTH_ARRAYS = 200  # sequence numbers
-_WORTH_A_THREAD = 10_000  # keys of a bloom filter
+_WORTH_ARRAYS = 200  # from so many sequence numbers on, arrays are faster
+_WORTH_A_THREAD = 10_000  # from so many keys of a bloom filter on, a thread is faster

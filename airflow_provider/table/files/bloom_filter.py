@@ -29,9 +29,9 @@ _HEADER = struct.Struct(">iibi")  # version, hashes, hash type, bits
 _DYNAMIC = struct.Struct(">iii")  # keys a row may hold, keys in the last row, rows
 
 _MULTIPLIER = np.uint32(0x5BD1E995)
-_WORTH_THREADS, _THREADS = 262_144, 2  # keys; more threads would wait for memory
-_WORTH_ARRAYS = 10  # keys; a call of numpy takes as long as the hashes of a key
-_WORTH_SINGLE_HASHES = 2048  # keys; of fewer, a call of numpy costs more than its work
+_WORTH_THREADS, _THREADS = 262_144, 2  # from so many keys on; more threads would wait for memory
+_WORTH_ARRAYS = 10  # from so many keys on; a call of numpy takes as long as the hashes of one key
+_WORTH_SINGLE_HASHES = 2048  # from so many keys on; with fewer, the call of numpy costs more than its work
 _CHUNK = 16_384  # keys hashed at a time, so that the working arrays stay in the CPU's cache
 
 _MASK = 0xFFFF_FFFF
@@ -47,7 +47,7 @@ class BloomFilter:
 
     :param bits: bits of one row.
     :param hashes: bits set for a key.
-    :param rows: the rows, packed eight bits a byte, lowest first; a ``SIMPLE`` filter has one.
+    :param rows: the rows, packed eight bits to a byte, lowest first; a ``SIMPLE`` filter has one row.
     :param row_entries: number of keys after which a ``DYNAMIC_V0`` filter begins another row; None for
         ``SIMPLE``.
     :param last_row_entries: keys counted in the last row.
@@ -73,12 +73,12 @@ class BloomFilter:
 
         :param keys: strings without nulls.
         :param type_code: ``SIMPLE`` or ``DYNAMIC_V0``.
-        :param entries: keys that a row is sized for (``hoodie.index.bloom.num_entries``).
+        :param entries: keys for which a row is sized (``hoodie.index.bloom.num_entries``).
         :param false_positives: rate of false positives of a row with that many keys
             (``hoodie.index.bloom.fpp``).
-        :param max_entries: from how many keys on a dynamic filter gets no more rows
+        :param max_entries: number of keys from which on a dynamic filter gets no more rows
             (``hoodie.bloom.index.filter.dynamic.max.entries``).
-        :raises UnsupportedTableError: when the type code is another one.
+        :raises UnsupportedTableError: when the type code is unknown.
         """
         _verify_type_code(type_code)
         bits = math.ceil(entries * (-math.log(false_positives) / math.log(2) ** 2))
@@ -97,7 +97,7 @@ class BloomFilter:
     def extended(self, keys: pa.Array | pa.ChunkedArray, *, false_positives: float) -> BloomFilter | None:
         """This filter with further keys, at a tenth of the cost of building a filter of all keys.
 
-        :param keys: strings without nulls; keys that it has already do no harm.
+        :param keys: strings without nulls; keys that the filter has already do no harm.
         :param false_positives: highest rate of false positives afterwards.
         :return: the filter; None when it has several rows or would be too full: build a new one.
         """
@@ -125,10 +125,10 @@ class BloomFilter:
 
     @classmethod
     def from_footer(cls, value: str, type_code: str) -> BloomFilter:
-        """Read what :meth:`to_footer`, or the JVM, made.
+        """Read a value that :meth:`to_footer` or the JVM made.
 
         :raises CorruptTableError: when the value is not a filter of that type.
-        :raises UnsupportedTableError: when the type or the hash function is another one.
+        :raises UnsupportedTableError: when the type or the hash function is unknown.
         """
         _verify_type_code(type_code)
         try:
@@ -149,7 +149,7 @@ class BloomFilter:
         """Which keys may be in the set; every key of the set is among them.
 
         :param keys: strings without nulls.
-        :return: one boolean a key.
+        :return: one boolean for each key.
         """
         view = _Keys(keys)
         found = np.zeros(view.count, np.bool_)
@@ -213,7 +213,7 @@ class _Murmur:
         return state
 
     def keep(self, kept: npt.NDArray[np.bool_]) -> None:
-        """Go on with some of the keys only."""
+        """Continue with some of the keys only."""
         self._blocks = [block[kept] for block in self._blocks]
         self._tail = None if self._tail is None else self._tail[kept]
         self._state = self._state[kept]
@@ -236,12 +236,12 @@ class _Keys:
         self._starts: _Longs = ends[:-1].astype(np.int64)
         self._lengths: _Longs = np.diff(ends).astype(np.int64)
         self._bytes: _Bits = np.frombuffer(data or b"", np.uint8)
-        # The four bytes from any position on, as one little-endian number.
+        # For each position, the four bytes from there on as one little-endian number.
         words = max(0, len(self._bytes) - 3)
         self._words = np.ndarray((words,), "<u4", self._bytes, strides=(1,))
 
     def hashed(self, members: _Longs) -> Iterator[tuple[_Longs, _Murmur]]:
-        """The chosen keys in handy portions of one length each, ready to be hashed."""
+        """The chosen keys in portions of one length each, ready to be hashed."""
         lengths = self._lengths[members]
         if not len(members):
             return
@@ -288,7 +288,7 @@ def _positions(hashed: _Words, bits: int) -> _Longs:
     quotient = magnitude // np.uint32(bits)
     quotient *= np.uint32(bits)
     magnitude -= quotient
-    return magnitude.astype(np.int64)  # numpy takes twice as long to find places by any other type
+    return magnitude.astype(np.int64)  # numpy takes twice as long to index by any other type
 
 
 def _positions_of(key: bytes, bits: int, hashes: int) -> Iterator[int]:
@@ -336,15 +336,15 @@ def _set_bits(unpacked: _Bits, keys: _Keys, members: _Longs, bits: int, hashes: 
     if len(members) < _WORTH_THREADS:
         set_those_of(members)
         return
-    with ThreadPoolExecutor(_THREADS, "bloom-filter") as pool:  # all that they write is ones
+    with ThreadPoolExecutor(_THREADS, "bloom-filter") as pool:  # threads only set bits, so no order matters
         list(pool.map(set_those_of, np.array_split(members, _THREADS)))
 
 
 def _row_members(row: int, count: int, entries: int, most_rows: int) -> _Longs:
-    """Which keys, by their position, a dynamic filter puts into a row.
+    """The positions of the keys that a dynamic filter puts into a row.
 
-    One row after the other is filled; when the last one is full, the next key goes to the
-    first row, and those after it to each row in turn, beginning with the first again.
+    The rows are filled one after the other. When the last row is full, the next key goes to the first row.
+    The keys after it go to each row in turn, beginning again with the first.
     """
     own = np.arange(row * entries, min((row + 1) * entries, count))
     full = entries * most_rows

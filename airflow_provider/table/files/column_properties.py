@@ -1,4 +1,5 @@
-"""Of which columns of a base file Parquet keeps a dictionary, and of which statistics."""
+"""The columns of a base file for which Parquet keeps a dictionary, and those for which it keeps
+statistics."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from airflow_provider.table.schema import META_COLUMNS
 
 _DISTINCT = META_COLUMNS[1:3]  # sequence number and record key
 _SAMPLE_ROWS = 16_384
-_FEW_ROWS = 64  # to look at them takes longer than a dictionary saves
+_FEW_ROWS = 64  # looking at so few rows takes longer than a dictionary saves
 
 
 def worth_a_dictionary(table: pa.Table) -> list[str]:
     """The leaf columns for which Parquet should try a dictionary.
 
-    Trying costs a hash table look-up a value; for keys and measurements it is in vain.
+    Trying costs a hash table look-up for each value, which is wasted on keys and measurements.
 
     :param table: the first rows of the file, with Hudi's columns.
     """
@@ -42,10 +43,10 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 
 
 def with_statistics(table: pa.Table) -> list[str]:
-    """The leaf columns of which Parquet keeps smallest and largest values: those that are all numbers.
+    """The leaf columns for which Parquet keeps smallest and largest values: those without NaN.
 
-    Parquet's statistics leave out what is not a number, and Arrow then skips row groups that have it:
-    ``x != 1`` would lose rows (apache/arrow#28074).
+    Parquet's statistics leave NaN out, and Arrow then skips row groups that have it: ``x != 1`` would lose
+    rows (apache/arrow#28074).
 
     :param table: rows of the file, with Hudi's columns.
     """

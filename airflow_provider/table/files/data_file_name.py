@@ -1,4 +1,4 @@
-"""What the name of a data file says, whether it is a base file or a log file."""
+"""The parts of a data file's name, for base files and log files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class DataFileName(NamedTuple):
 def parse_data_file_name(name: str) -> DataFileName | None:
     """The parts of a data file's name; None for another file.
 
-    :param name: the file's name, without its folder. That of a log file tells the writing instant from table
-        version 8 on.
+    :param name: the file's name, without its folder. The name of a log file has the writing instant only from
+        table version 8 on.
     """
     if parsed := parse_base_file_name(name):
         return DataFileName(*parsed)

@@ -1,9 +1,9 @@
-"""The columns of one base file as the table's: every reader of rows comes through here.
+"""The columns of one base file as the table's columns. Every reader of rows uses this module.
 
-A base file keeps the columns and types that the table had when it was written. Each is read with its own, and
-brought to those of the table as Hudi's readers do it: by name, or by id where the table has schema on read;
-what the file lacks is null, or in its folder's name; values as
-:mod:`~airflow_provider.table.schema.conversion` converts them.
+A base file keeps the columns and types that the table had when it was written. A reader reads the file with
+its own columns, and turns them into the table's as Hudi's readers do: it matches them by name, or by id where
+the table has schema on read. A column that the file lacks is null, or its value is in the folder's name.
+:mod:`~airflow_provider.table.schema.conversion` converts the values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FileColumns:
 
     :param location: the file, for messages.
     :param table: the table's columns, without Hudi's own.
-    :param origins: of those that have another name in the file, or are not in it.
+    :param origins: the origins of columns that have another name in the file, or are not in it.
     """
 
     location: str
@@ -37,7 +37,7 @@ class FileColumns:
 
     @classmethod
     def of(cls, storage: Storage, path: str, schema: TableSchema) -> FileColumns:
-        """Those of one file.
+        """The columns of one file.
 
         :param storage: the table's storage.
         :param path: path relative to the table.
@@ -46,10 +46,10 @@ class FileColumns:
         return cls(storage.url(path), schema.columns, schema.origins(path) or {})
 
     def stored(self, file: pa.Schema, columns: Sequence[str] | None = None) -> list[str]:
-        """The columns of the file that are to be read.
+        """The columns of the file that have to be read.
 
-        :param file: its columns.
-        :param columns: of the table, with Hudi's own; all when None.
+        :param file: the file's columns.
+        :param columns: columns of the table, with Hudi's own; all when None.
         """
         there = set(file.names)
         named = (self._origin(name).name for name in self._asked(columns))
@@ -58,18 +58,19 @@ class FileColumns:
     def bring(self, rows: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
         """Rows of the file as rows of the table.
 
-        :param rows: with at least the columns that :meth:`stored` tells.
-        :param columns: of the table, with Hudi's own; all when None. Hudi's own come as they are stored.
+        :param rows: rows with at least the columns that :meth:`stored` returns.
+        :param columns: columns of the table, with Hudi's own; all when None. Hudi's own come as they are
+            stored.
         :raises UnsupportedTableError: when a column's type cannot become the table's.
         """
         asked = self._asked(columns)
         return pa.Table.from_arrays([self._column(rows, name) for name in asked], names=asked)
 
     def is_same(self, file: pa.Schema, columns: Sequence[str] | None = None) -> bool:
-        """Whether there is nothing to convert: a reader that goes by names reads the same.
+        """Whether no column has to be converted, so that a reader that matches by name reads the same rows.
 
         :param file: the file's columns.
-        :param columns: of the table; all when None.
+        :param columns: columns of the table; all when None.
         """
         if self.origins:
             return False
@@ -109,7 +110,7 @@ class FileColumns:
 
 
 def _same(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether values of these types are the same, whatever their parts are called and may be null."""
+    """Whether values of these types are the same, apart from names of inner fields and nullability."""
     if pa.types.is_struct(kind) and pa.types.is_struct(stored):
         names = [child.name for child in kind]
         return names == [child.name for child in stored] and all(

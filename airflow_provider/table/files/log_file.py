@@ -17,15 +17,15 @@ from airflow_provider.table.storage import ByteRange
 
 MAGIC = b"#HUDI#"
 CONTENT_VERSION = 3
-"""Version of the content of blocks (``HoodieLogBlock.version``), which most begin with."""
+"""Version of the content of blocks (``HoodieLogBlock.version``); most contents begin with it."""
 
 _FORMAT_VERSION = 1
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _TWO_INTS = struct.Struct(">ii")
 
-_SMALL = 64 * 1024  # read in one request, as most log files are
-_READ_AT_LEAST = 16 * 1024  # of a larger one: enough for a block's header with its schema
+_SMALL = 64 * 1024  # a log file up to this size is read in one request; most are
+_READ_AT_LEAST = 16 * 1024  # bytes per request for a larger file: enough for a block's header with its schema
 _SEARCH = 1024 * 1024
 
 _ROLLBACK = "0"  # the ordinal of HoodieCommandBlockTypeEnum.ROLLBACK_BLOCK
@@ -97,8 +97,8 @@ class LogBlock:
     """One block of a log file.
 
     :param block_type: the type of its content.
-    :param header: the values of its header by key; keys of a later Hudi by their number.
-    :param content: its content, which is read when it is needed.
+    :param header: the values of its header by key; a key of a later Hudi is its number.
+    :param content: its content, which is read on demand.
     :param footer: the values of its footer; Hudi writes none so far.
     """
 
@@ -114,7 +114,7 @@ class LogBlock:
 
     @property
     def rolled_back_instant(self) -> str | None:
-        """Of a rollback command: the instant whose earlier blocks do not count."""
+        """For a rollback command, the instant whose earlier blocks readers ignore; else None."""
         if self.block_type is not BlockType.COMMAND:
             return None
         if self.header.get(HeaderKey.COMMAND_BLOCK_TYPE) != _ROLLBACK:
@@ -123,13 +123,13 @@ class LogBlock:
 
     @property
     def compacted_instants(self) -> tuple[str, ...]:
-        """Of a block that a log compaction wrote: the instants whose blocks it replaces."""
+        """For a block that a log compaction wrote, the instants whose blocks it replaces."""
         text = self.header.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
         return tuple(each for each in text.split(",") if each)
 
     @property
     def is_partial(self) -> bool:
-        """Whether its rows are partial updates, of only those columns that are in its schema."""
+        """Whether its rows are partial updates, with only the columns of its own schema."""
         return self.header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
 
     def read(self) -> bytes:
@@ -149,7 +149,7 @@ def encode_log_block(
     :param block_type: the type of its content.
     :param content: the content.
     :param instant: requested time of the writing instant.
-    :param header: values of the header beside the instant.
+    :param header: further values of the header.
     """
     body = b"".join(
         (
@@ -165,7 +165,7 @@ def encode_log_block(
 
 
 def encode_rollback_block(instant: str, rolled_back: str) -> bytes:
-    """The command block after which the earlier blocks of an instant do not count.
+    """The command block after which readers ignore the earlier blocks of an instant.
 
     :param instant: requested time of the rollback.
     :param rolled_back: requested time of the instant that is rolled back.
@@ -199,7 +199,8 @@ def read_log_blocks(content: ByteRange) -> Iterator[LogBlock]:
             raise CorruptTableError(f"{content.name} is no log file: it begins with no block")
         end = _end_of_block(content, begin) if has_magic else None
         if end is None:
-            # From the next byte on, because an incomplete magic may be followed directly by the next block.
+            # The search goes on at the next byte, because the next block may follow an incomplete magic
+            # directly.
             damaged, position = position, _next_magic(content, position + 1)
             yield LogBlock(BlockType.CORRUPT, {}, content.part(damaged, position - damaged))
         else:
@@ -210,10 +211,10 @@ def read_log_blocks(content: ByteRange) -> Iterator[LogBlock]:
 def valid_log_blocks(
     blocks: Iterable[LogBlock], is_committed: Callable[[str], bool] = lambda _: True
 ) -> list[LogBlock]:
-    """The blocks that count: of committed instants, not rolled back, not corrupt.
+    """The blocks that readers merge: of committed instants, not rolled back, not corrupt.
 
-    A rollback command concerns only the blocks before it, so that an instant that is written again after its
-    rollback counts (``BaseHoodieLogRecordReader.scanInternalV1``).
+    A rollback command concerns only the blocks before it. So the blocks of an instant that was written again
+    after its rollback are valid (``BaseHoodieLogRecordReader.scanInternalV1``).
 
     :param blocks: the blocks of a file slice, in the order of its log files.
     :param is_committed: tells by the requested time whether an instant has completed.
@@ -224,7 +225,8 @@ def valid_log_blocks(
             continue
         rolled_back = block.rolled_back_instant
         if rolled_back is not None:
-            # A pending rollback counts too: it writes the command only once it is decided.
+            # The command of a pending rollback is valid too, because a rollback writes it only once it is
+            # final.
             valid = [each for each in valid if each.instant != rolled_back]
         elif block.block_type is not BlockType.COMMAND and is_committed(block.instant):
             valid.append(block)
@@ -234,8 +236,8 @@ def valid_log_blocks(
 def merge_order(blocks: Sequence[LogBlock]) -> list[LogBlock]:
     """Blocks in the order in which their rows are merged, without those that a log compaction replaces.
 
-    The block of a log compaction takes the place of the newest block that it has read, because later blocks
-    may lie before it in the file (``BaseHoodieLogRecordReader.scanInternalV2``).
+    The block of a log compaction takes the place of the newest block that it has read, because blocks of
+    later writes may precede it in the file (``BaseHoodieLogRecordReader.scanInternalV2``).
 
     :param blocks: from :func:`valid_log_blocks`.
     """

@@ -1,7 +1,7 @@
 """Writing a log file of a merge-on-read table: new versions of records, and deleted keys.
 
-One write appends one log file to a file group, which no other write touches. The new versions are a Parquet
-block, which is one Parquet file: its footer has the statistics that the indexes keep. Source:
+One write appends one log file to a file group, and no other write touches this log file. The new versions are
+a Parquet block, which is one Parquet file: its footer has the statistics for the indexes. Source:
 ``HoodieAppendHandle``, ``HoodieParquetDataBlock`` and ``HoodieDeleteBlock`` of Apache Hudi.
 """
 
@@ -36,8 +36,8 @@ class WrittenLogFile:
 
     :param path: path relative to the table.
     :param size: bytes.
-    :param rows: new versions in it.
-    :param deletes: deleted keys in it.
+    :param rows: number of new versions.
+    :param deletes: number of deleted keys.
     """
 
     path: str
@@ -61,7 +61,7 @@ class LogFileWriter:
     :param write_token: ``<task partition>-<stage>-<attempt>``, which distinguishes task attempts.
     :param instant: requested time of the commit.
     :param schema: the table's data columns.
-    :param table_name: names the Avro record of the schema in the blocks' headers.
+    :param table_name: the name of the Avro record in the blocks' headers.
     """
 
     storage: Storage
@@ -77,12 +77,12 @@ class LogFileWriter:
     ) -> WrittenLogFile:
         """Write the file, after its marker.
 
-        :param rows: new versions of records, one a key; columns as
+        :param rows: new versions of records, one for each key; columns as
             :func:`~airflow_provider.table.schema.conform` takes them.
         :param record_keys: their keys, in the same order.
-        :param deleted: keys whose records end.
+        :param deleted: keys whose records are deleted.
         :raises IncompatibleSchemaError: when a value does not fit into its column.
-        :raises StorageFullError: when there is no room for it.
+        :raises StorageFullError: when there is no room for the file.
         """
         whole = self._with_meta_columns(conform(rows, self.schema), record_keys)
         return self._write(whole, deleted, {})
@@ -90,12 +90,12 @@ class LogFileWriter:
     def write_compacted(
         self, rows: pa.Table, deleted: Sequence[DeletedRecord], instants: Sequence[str]
     ) -> WrittenLogFile:
-        """Write the file of a log compaction, after its marker: its rows keep Hudi's own columns.
+        """Write the file of a log compaction, after its marker. Its rows keep Hudi's own columns.
 
-        :param rows: the newest versions of records, one a key, with Hudi's columns.
-        :param deleted: keys whose records end.
-        :param instants: requested times of the instants whose blocks this file stands for.
-        :raises StorageFullError: when there is no room for it.
+        :param rows: the newest versions of records, one for each key, with Hudi's columns.
+        :param deleted: keys whose records are deleted.
+        :param instants: requested times of the instants whose blocks this file replaces.
+        :raises StorageFullError: when there is no room for the file.
         """
         plain = rows.cast(self._columns)
         return self._write(plain, deleted, {HeaderKey.COMPACTED_BLOCK_TIMES: ",".join(instants)})
@@ -108,7 +108,8 @@ class LogFileWriter:
         blocks = []
         if rows.num_rows:
             blocks.append((BlockType.PARQUET_DATA, self._parquet(rows, text)))
-        # hudi-rs reads no delete block with ordering values of several types; without one it is another type.
+        # hudi-rs cannot read a delete block with ordering values of several types. A missing value counts as
+        # another type.
         alike: dict[str, list[DeletedRecord]] = {}
         for each in deleted:
             alike.setdefault(each.ordering_value.wrapper if each.ordering_value else "", []).append(each)
@@ -135,7 +136,7 @@ class LogFileWriter:
             sequence_numbers(prefix, 0, count),
             keys.cast(pa.string()),
             pa.repeat(self.partition_path, count),
-            pa.repeat(self.file_id, count),  # as in the JVM's: the name of the file is that of its slice
+            pa.repeat(self.file_id, count),  # as in the JVM's log files, which have the file id here
         ]
         return pa.Table.from_arrays([*meta, *rows.columns], schema=self._columns)
 
@@ -156,12 +157,12 @@ class LogFileWriter:
 def wrapped_ordering_values(
     names: Sequence[str], columns: Sequence[pa.Array]
 ) -> list[WrappedValue | None] | None:
-    """The ordering values of deletes, as a delete block has them.
+    """The ordering values of deletes, in the form of a delete block.
 
     :param names: the ordering columns.
-    :param columns: their values, one array a column.
-    :return: one a delete; None where the order of commits decides.
-    :raises UnsupportedTableError: when a column has a type whose values no delete block holds here.
+    :param columns: their values, one array for each column.
+    :return: one for each delete; None where the order of commits decides.
+    :raises UnsupportedTableError: when this package cannot write a column's type into a delete block.
     :raises InvalidInputError: when a value is null: a delete without a value would win against any row.
     """
     if not columns:

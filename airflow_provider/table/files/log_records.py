@@ -24,12 +24,12 @@ _NAMESPACE = "org.apache.hudi.avro.model."
 _INT = struct.Struct(">i")
 _TWO_INTS = struct.Struct(">ii")
 _DELETES = "HoodieDeleteRecordList"
-_OLDEST_DELETES = 3  # earlier ones are in Java's own serialisation
-_OLDEST_AVRO = 1  # earlier ones do not say how many records there are
+_OLDEST_DELETES = 3  # earlier versions use Java's own serialisation
+_OLDEST_AVRO = 1  # earlier versions do not have the number of records
 
 
 class WrappedValue(NamedTuple):
-    """A value in a record that names its type, which Avro's union alone does not.
+    """A value in a record that names its type, because Avro's union alone does not name it.
 
     :param wrapper: name of Hudi's record, for example ``LongWrapper``.
     :param value: the value; for an ``ArrayWrapper`` a tuple of wrapped values.
@@ -47,7 +47,7 @@ class WrappedValue(NamedTuple):
 
     @classmethod
     def from_avro(cls, read: tuple[str, Mapping[str, Any]] | None) -> WrappedValue | None:
-        """Read what fastavro found in such a union."""
+        """Read a branch of such a union, as fastavro returns it."""
         if read is None:
             return None
         wrapper, fields = read[0].removeprefix(_NAMESPACE), read[1]
@@ -158,7 +158,7 @@ def encode_datum(schema: Any, record: Mapping[str, Any]) -> bytes:
 
 
 def decode_datum(schema: Any, data: bytes) -> dict[str, Any]:
-    """Read what :func:`encode_datum` made; records in a union come with their names."""
+    """Read the bytes from :func:`encode_datum`; records in a union come with their names."""
     found = fastavro.schemaless_reader(
         io.BytesIO(data), schema, None, return_record_name=True, return_record_name_override=True
     )

@@ -23,9 +23,9 @@ _RECORD_KEY = META_COLUMNS[2]
 
 
 def block_rows(block: LogBlock) -> pa.Table:
-    """The rows of a data block, with the columns and types that it has itself.
+    """The rows of a data block, with the block's own columns and types.
 
-    :param block: of one of :data:`DATA_BLOCKS`.
+    :param block: a block of one of the types in :data:`DATA_BLOCKS`.
     :raises CorruptTableError: when its content is damaged.
     :raises UnsupportedTableError: when a column has a type that Arrow cannot hold, or the block is of a
         version that Hudi stopped writing long ago.
@@ -55,7 +55,7 @@ def _table(records: Iterable[Mapping[str, Any]], columns: pa.Schema) -> pa.Table
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A value as Arrow takes it: it wants the entries of a map, not the map."""
+    """A value in the form that Arrow takes: a map becomes a list of its entries."""
     if value is None or not pa.types.is_nested(kind):
         return value
     if pa.types.is_map(kind):

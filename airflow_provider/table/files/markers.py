@@ -1,8 +1,8 @@
 """Hudi's markers: files that name the data files of a write, each put before its data file.
 
-Another Hudi writer that rolls back a dead write finds its files by the markers; without them it deletes
+Another Hudi writer that rolls back a dead write finds its files by the markers; without markers it deletes
 nothing. These are direct markers: one empty file for each data file, which is Hudi's default without a file
-``MARKERS.type``. On an object store a marker costs one request, beside the several of a data file. A write
+``MARKERS.type``. On an object store a marker costs one request, and a data file costs several. A write
 deletes its markers once it has committed; a rollback deletes those of the write that it undoes.
 
 Sources: ``DirectWriteMarkers``, ``MarkerBasedRollbackStrategy``, ``TimelineArchiverV2`` of Apache Hudi.
@@ -31,18 +31,18 @@ class MarkerType(StrEnum):
 
 
 def write_marker(storage: Storage, instant: str, data_file: str, marker_type: MarkerType) -> None:
-    """Announce that a data file is about to be written; a repetition does no harm.
+    """Announce that a data file is about to be written. A second call does no harm.
 
     :param storage: the table's storage.
     :param instant: requested time of the write.
-    :param data_file: its path, relative to the table.
+    :param data_file: path of the data file, relative to the table.
     :param marker_type: the kind of the data file.
     """
     storage.put_if_absent(f"{MARKERS_FOLDER}/{instant}/{data_file}.marker.{marker_type}", b"")
 
 
 def marked_files(storage: Storage, instant: str) -> int:
-    """How many data files a write has begun.
+    """The number of data files that a write has begun.
 
     :param storage: the table's storage.
     :param instant: requested time of the write.
@@ -54,13 +54,13 @@ def delete_markers(storage: Storage, instant: str) -> None:
     """Delete the folder with the markers of an instant that has ended.
 
     :param storage: the table's storage.
-    :param instant: its requested time.
+    :param instant: requested time of the instant.
     """
     storage.delete_folder(f"{MARKERS_FOLDER}/{instant}")
 
 
 def delete_markers_upto(storage: Storage, instant: str) -> None:
-    """Delete the markers that writers have left which died before they could delete them.
+    """Delete the markers of writers that died before they could delete them.
 
     :param storage: the table's storage.
     :param instant: requested time up to which all instants have ended.

@@ -12,7 +12,8 @@ PARTITION_METADATA = ".hoodie_partition_metadata"
 MARKS_OF_A_PARTITION = (PARTITION_METADATA, f"{PARTITION_METADATA}.parquet", f"{PARTITION_METADATA}.orc")
 """Any of these files marks a partition (``HoodiePartitionMetadata.hasPartitionMetadata``).
 
-With ``hoodie.partition.metafile.use.base.format`` the JVM's Hudi writes it in the base files' format."""
+With ``hoodie.partition.metafile.use.base.format`` the JVM's Hudi writes the file in the base files'
+format."""
 
 
 def write_partition_metadata(storage: Storage, partition_path: str, instant: str) -> bool:
@@ -25,7 +26,7 @@ def write_partition_metadata(storage: Storage, partition_path: str, instant: str
     """
     path = _path(partition_path)
     if storage.stat(path) is not None:
-        return False  # as nearly always
+        return False  # the usual case
     return storage.put_if_absent(path, _content(partition_path, instant))
 
 
@@ -50,7 +51,7 @@ def _content(partition_path: str, instant: str) -> bytes:
     return _text(instant, partition_path.count("/") + 1 if partition_path else 0)
 
 
-@lru_cache(maxsize=16)  # a write marks thousands with the same text
+@lru_cache(maxsize=16)  # a write marks thousands of folders with the same text
 def _text(instant: str, depth: int) -> bytes:
     text = dump_properties({"commitTime": instant, "partitionDepth": str(depth)})
     return f"#partition metadata\n{text}".encode()

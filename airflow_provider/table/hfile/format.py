@@ -40,7 +40,7 @@ BLOCK_HEADER_SIZE = 33
 
 _PBUF = b"PBUF"
 _VERSION = 3
-_MOST_LEVELS = 16  # of an index; each level multiplies the number of blocks
+_MOST_LEVELS = 16  # levels of an index; each multiplies the number of blocks
 _COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"  # the name that Hudi's writer stores
 
 # Magic, bytes on disk and uncompressed without this header, offset of the previous block,
@@ -50,7 +50,7 @@ _NO_CHECKSUM = 0
 _BYTES_PER_CHECKSUM = 16_384
 _NO_PREVIOUS = -1
 
-_LENGTHS = struct.Struct(">iiH")  # of the whole key, of the value, of the key's own bytes
+_LENGTHS = struct.Struct(">iiH")  # lengths of the whole key, the value, and the key's own bytes
 PAIR_LENGTHS = np.dtype([("whole", ">i4"), ("value", ">i4"), ("key", ">u2")])
 _KEY_LENGTH = struct.Struct(">H")
 # HBase's key goes on with the column family (none), the timestamp (the newest) and the type (Put).
@@ -123,7 +123,7 @@ class Trailer:
     :param entry_count: pairs in the file.
     :param index_levels: 1 when the root index points to data blocks.
     :param first_data_block: position of the first data block; -1 when the file has none.
-    :param last_data_block: position of the last data block, likewise.
+    :param last_data_block: position of the last data block; -1 when the file has none.
     :param compression: the compression of all blocks.
     """
 
@@ -261,7 +261,7 @@ CompressionError = isal_zlib.error
 """Raised when compressed bytes are damaged."""
 
 _GZIP = 16 + isal_zlib.MAX_WBITS
-_MOST_FORESEEN = 1024 * 1024  # bytes to reserve for a block; a damaged header may say more
+_MOST_FORESEEN = 1024 * 1024  # bytes to reserve at most for a block, because a damaged header may claim more
 
 
 def _gzip(data: bytes | memoryview) -> bytes:
@@ -333,7 +333,7 @@ def find_pairs(data: bytes, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, by
     if len(data) < first:
         raise ValueError(f"{len(data)} bytes of a data block are no pair")
     whole, _, key_length = _LENGTHS.unpack_from(data)
-    rest = whole - key_length  # all keys have the same number of bytes besides their own
+    rest = whole - key_length  # every whole key has this many bytes besides the key's own
     for key in sorted(wanted):
         searched = _KEY_LENGTH.pack(len(key)) + key
         found = data.find(searched)
@@ -382,7 +382,7 @@ def decode_root_index(data: bytes, count: int, *, of_data: bool) -> BlockIndex:
     """Read the data of a root index block; see :func:`encode_root_index`.
 
     :param count: the number of entries, from the trailer.
-    :raises ValueError: when the block has fewer.
+    :raises ValueError: when the block has fewer entries.
     """
     keys: list[bytes] = []
     positions: list[int] = []

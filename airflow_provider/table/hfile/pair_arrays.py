@@ -1,7 +1,8 @@
 """The pairs of many data blocks at once, in arrays.
 
-An HFile has no table of its pairs: where one ends the next one begins. So the pairs of a block are found one
-after the other. But the first pairs of all blocks are found in one step, then their second pairs, and so on.
+An HFile has no table of its pairs: each pair begins where the one before ends. So the pairs of a block are
+found one after the other. But the first pairs of all blocks are found in one step, then all second pairs, and
+so on.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def pairs_in_blocks(blocks: Sequence[bytes], wanted: Sequence[bytes]) -> tuple[p
 
 
 def _pairs(data: npt.NDArray[np.uint8], blocks: Sequence[bytes]) -> tuple[_Places, _Places, _Places, _Places]:
-    """Where the keys begin and how long they are, and the same of the values."""
+    """The begins and lengths of the keys, and those of the values."""
     lengths = np.fromiter(map(len, blocks), np.int64, len(blocks))
     ends = np.cumsum(lengths)
     positions = ends - lengths
@@ -64,8 +65,9 @@ def _pairs(data: npt.NDArray[np.uint8], blocks: Sequence[bytes]) -> tuple[_Place
 
 
 def _taken(data: npt.NDArray[np.uint8], begins: _Places, lengths: _Places) -> pa.LargeBinaryArray:
-    """Parts of the data, in their order in it, as an array of their own."""
-    # Arrow copies whole parts. So parts and the gaps between them make an array, of which it takes the parts.
+    """Parts of the data, in the data's order, as an array."""
+    # Arrow copies whole elements. So the parts and the gaps between them make one array, and Arrow takes the
+    # parts from it.
     borders = np.empty(2 * len(begins), np.int64)
     borders[0::2], borders[1::2] = begins, begins + lengths
     buffers = [None, pa.py_buffer(borders), pa.py_buffer(data)]

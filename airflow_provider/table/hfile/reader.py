@@ -16,8 +16,8 @@ from airflow_provider.table.hfile.format import BlockIndex, IndexEntry, Trailer
 from airflow_provider.table.hfile.pair_arrays import pairs_in_blocks
 from airflow_provider.table.storage import ByteRange, Storage
 
-_TAIL = 32 * 1024  # enough for the trailer and most files' indexes: one request
-_FEW = 16  # up to so many keys of one block a search is faster than decoding
+_TAIL = 32 * 1024  # bytes of the first request: enough for the trailer and the indexes of most files
+_FEW = 16  # up to so many keys of one block, a search is faster than decoding
 # From so many keys on, in so many blocks, arrays of all pairs are faster than one key after the other.
 _MANY = 256
 _MANY_BLOCKS = 64
@@ -63,7 +63,7 @@ class HFileReader:
 
     @property
     def file_info(self) -> Mapping[str, bytes]:
-        """What the writer tells about the file, for example its Avro ``schema``."""
+        """The writer's entries about the file, for example its Avro ``schema``."""
         return self._info
 
     @property
@@ -280,7 +280,7 @@ class _NamingTheFile:
 
 
 def _neighbours(entries: Iterable[IndexEntry], worth_skipping: int) -> Iterator[list[IndexEntry]]:
-    """Groups of blocks that lie so near to each other that one request for the group is cheapest."""
+    """Groups of blocks that are so close together that one request for a group is cheapest."""
     group: list[IndexEntry] = []
     for entry in entries:
         if group:

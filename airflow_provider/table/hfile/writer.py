@@ -75,7 +75,7 @@ class HFileWriter:
         """Write many pairs, in a fraction of the time that :meth:`append` takes for one after the other.
 
         :param keys: strings or bytes without nulls, ordered as :meth:`append` asks for.
-        :param values: as many, bytes, also of a dictionary.
+        :param values: as many values, as bytes or as a dictionary of bytes.
         :raises ValueError: as :meth:`append`.
         """
         for start in range(0, len(keys), _PAIRS_AT_ONCE):

@@ -61,7 +61,8 @@ def duration(unit: str, seconds: Fraction) -> Kind:
 def one_of(ours: Mapping[str, str]) -> Kind:
     """One of several names, in upper or lower case.
 
-    :param ours: our name of each of Hudi's names. Of several names with one meaning the first is written.
+    :param ours: this package's name for each of Hudi's names. If several of Hudi's names have one meaning,
+        the first is written.
     """
     known = {name.upper(): value for name, value in ours.items()}
 
@@ -112,7 +113,7 @@ def _text(text: str) -> str:
 
 
 def _servers(text: str) -> str:
-    # Tables and DAGs are read by many: a password belongs into the connection.
+    # Many people can read tables and DAGs, so a password belongs in the connection.
     if not text or re.search(r":(?!//)[^@]*@", text) or "password=" in text.lower():
         raise ValueError
     return text

@@ -205,7 +205,7 @@ _PORT = f"{LOCK}zookeeper.port"
 _WAIT, _AGAIN = f"{LOCK}wait_time_ms", f"{LOCK}client.num_retries"
 _PAUSE = f"{LOCK}client.wait_time_ms_between_retry"
 _TOLD = ("zookeeper", "in_process")
-"""Providers that do not poll, because the lock tells them when it is free."""
+"""Providers that do not poll, because the lock's server notifies them when it is free."""
 _DEFAULTS = {option.key: option.default for option in LOCK_OPTIONS}
 
 

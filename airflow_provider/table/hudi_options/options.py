@@ -19,7 +19,7 @@ from airflow_provider.table.properties import CONCURRENCY_MODE, NON_BLOCKING
 
 log = logging.getLogger(__name__)
 
-_SIMILAR, _MISTYPED = 0.6, 0.93  # one missing letter is above the second, another name of Hudi's is below
+_SIMILAR, _MISTYPED = 0.6, 0.93  # a name with one letter missing is above the second; other names are below
 
 _PROVIDER = f"{LOCK}provider"
 _COLUMNS = (
@@ -98,10 +98,10 @@ class HudiOptions:
         return {key: OPTIONS[key].kind.write(value) for key, value in self.values.items()}
 
     def with_concurrency(self, concurrency: str | None) -> HudiOptions:
-        """These options with the concurrency that an argument says.
+        """These options with the concurrency of an argument.
 
         :param concurrency: ``optimistic`` or ``non_blocking``; None leaves it to the options.
-        :raises InvalidInputError: when it is neither, or the options say another.
+        :raises InvalidInputError: when it is neither, or the options have another one.
         """
         if concurrency is None:
             return self
@@ -122,7 +122,7 @@ class HudiOptions:
         """Make sure that the options do not contradict each other.
 
         :param with_defaults: whether the defaults of other options count.
-        :raises InvalidInputError: when two do; it names them and the remedy.
+        :raises InvalidInputError: when two options do; the error names them and the remedy.
         """
         for told in contradictions(self.values, with_defaults=with_defaults):
             raise InvalidInputError(told)
@@ -146,11 +146,11 @@ class HudiOptions:
     def over(self, lower: HudiOptions) -> HudiOptions:
         """These options, completed by others.
 
-        Options that belong together come from one place. If these options have anything about what a clean
-        keeps, all such options come from here. If they name another lock provider, the options of the other
-        provider do not apply.
+        Options that belong together come from one place. If these options have one about what a clean keeps,
+        all such options come from here. If they name another lock provider, the lower options of a provider
+        do not apply.
 
-        :param lower: the others, such as a table's.
+        :param lower: the other options, such as a table's.
         """
         provider = self.values.get(_PROVIDER)
         says_retention = any(OPTIONS[key].topic is Topic.CLEANING for key in self.values)
@@ -176,7 +176,8 @@ class HudiOptions:
 
     @property
     def lock(self) -> dict[str, Any]:
-        """What the options say of the configuration for :func:`airflow_provider.locks.open_lock`."""
+        """The part of the configuration for :func:`airflow_provider.locks.open_lock` that the options
+        give."""
         return lock_config(self.values)
 
     @cached_property
@@ -237,7 +238,7 @@ class EffectiveOptions:
                 )
         found = {name: value for name, value in self.options.arguments(*topics).items() if name in given}
         if "policy" in explicit and explicit["policy"] != found.get("policy"):
-            found.pop("retained", None)  # each policy counts something else
+            found.pop("retained", None)  # its unit depends on the policy
         return found | explicit
 
 

@@ -1,9 +1,9 @@
 """The metadata table (MDT): Hudi's merge-on-read table of indexes, in ``.hoodie/metadata``.
 
 It has a partition for each index. This room reads and writes its records, file groups and instants. Begin
-with ``records`` and ``reader``; ``index_records`` computes what a commit logs, ``usable`` decides whether a
-reader may trust an index. ``indexing`` plans and builds an index, ``concurrency`` keeps it up to date with
-each commit.
+with ``records`` and ``reader``. ``index_records`` computes the records that a commit logs. ``usable`` decides
+whether a reader may trust an index. Outside this room, ``indexing`` plans and builds an index, and
+``concurrency`` keeps it up to date with each commit.
 """
 
 from airflow_provider.table.metadata_table.file_groups import (

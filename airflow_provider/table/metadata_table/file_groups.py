@@ -18,10 +18,10 @@ BASE_FILE = re.compile(r"^(?P<id>[^_.][^_]*)_(?P<token>[^_]+)_(?P<instant>\d+)\.
 """Name of a base file."""
 
 FIRST_TOKEN = "0-0-0"  # noqa: S105
-"""Write token of the log file that a file group is made with (``HoodieLogFormat.DEFAULT_WRITE_TOKEN``)."""
+"""Write token of the log file that creates a file group (``HoodieLogFormat.DEFAULT_WRITE_TOKEN``)."""
 
 EMPTY_LOG_FILE_SIZE = 80
-"""Bytes of this file: a block of deletes without a key."""
+"""Size of this file in bytes: it has a block of deletes without a key."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class MetadataFile:
 
     :param path: path relative to the metadata table.
     :param instant: requested time of the instant that wrote it.
-    :param completion_time: of a log file: when that completed; the requested time otherwise.
+    :param completion_time: for a log file, the completion time of this instant; otherwise its requested time.
     :param size: bytes.
     :param is_empty: whether it is the log file without records that creates a file group.
     """
@@ -64,11 +64,11 @@ class FileGroup:
 
     :param partition: the metadata partition.
     :param file_id: its id.
-    :param base_files: of instants that completed, the oldest first.
-    :param log_files: likewise, in the order in which their instants completed.
+    :param base_files: the base files of completed instants, oldest first.
+    :param log_files: the log files of completed instants, in the order of completion.
     :param uncommitted: files of instants that have not completed, or never will.
-    :param of_dropped: base files of an index of the same name that was dropped before this one was built: a
-        compaction that was planned before has written them late.
+    :param of_dropped: base files of a dropped index that had the same name. A compaction that was planned
+        before the drop has written them late.
     """
 
     partition: str
@@ -82,8 +82,8 @@ class FileGroup:
 def of_dropped_indexes(bases: Sequence[MetadataFile], timeline: Timeline) -> tuple[MetadataFile, ...]:
     """The base files of compactions that were planned before their file group was made.
 
-    A compaction leaves an index alone while it is built, so these belong to a dropped index. Before the
-    instant that made the file group is archived, a clean deletes such files.
+    A compaction leaves an index alone while it is being built, so these files belong to a dropped index. A
+    clean deletes them before the instant that made the file group is archived.
 
     :param bases: base files of one file group.
     :param timeline: the metadata table's timeline.
@@ -114,7 +114,7 @@ def made_file_groups(metadata_table: Storage, partition: str) -> tuple[int, list
 
 
 def is_empty_log_file(status: FileStatus) -> bool:
-    """Whether a file is the empty log file with which a file group is made."""
+    """Whether a file is the empty log file that creates a file group."""
     name = LogFileName.parse(status.name)
     return name is not None and name.write_token == FIRST_TOKEN and status.size <= EMPTY_LOG_FILE_SIZE
 
@@ -125,7 +125,7 @@ def is_base_file(file: MetadataFile) -> bool:
 
 
 def log_order(log_file: MetadataFile) -> tuple[str, str, int, str]:
-    """What log files are sorted by: the order in which their instants completed."""
+    """The sort key of log files: the order in which their instants completed."""
     name = LogFileName.parse(log_file.path.rpartition("/")[2])
     version, token = (name.version, name.write_token) if name else (0, "")
     return log_file.completion_time, log_file.instant, version, token

@@ -1,8 +1,8 @@
-"""Partitions of the metadata table that writes of this package do not keep up to date.
+"""Partitions of the metadata table that this package does not maintain.
 
 These are secondary and expression indexes, the partitioned record index, and indexes of a later Hudi. A write
-that does not update such an index leaves it behind the data, and a query that uses the index then loses rows.
-So this package does not write a table that has one.
+that does not update such an index makes it outdated, and a query that uses the index then loses rows. So this
+package does not write a table that has one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KINDS: Mapping[str, str] = dict(zip(_PREFIXES, ("a secondary index", "an expres
 
 
 def unsupported_indexes(table: Storage, named: Iterable[str]) -> list[str]:
-    """Those of some partitions that writes of this package do not keep up to date.
+    """The partitions among those named that this package does not maintain.
 
     :param table: the table's storage.
     :param named: names of partitions of its metadata table.
@@ -31,7 +31,7 @@ def unsupported_indexes(table: Storage, named: Iterable[str]) -> list[str]:
 
 
 def _is_of_partitions(table: Storage, partition: str) -> bool:
-    """Whether a partition is a record index with an entry per table partition (``HoodieRecordIndex``)."""
+    """Whether a partition is a partitioned record index (``HoodieRecordIndex``)."""
     if partition != MetadataPartition.RECORD_INDEX:
         return False
     definition = read_index_definitions(table).get(partition)
@@ -42,7 +42,7 @@ def unsupported_indexes_error(location: str, partitions: Iterable[str]) -> Unsup
     """The error for a write to a table with such an index; it names the remedy.
 
     :param location: the table's location.
-    :param partitions: the indexes that are not kept up to date; at least one.
+    :param partitions: the indexes that this package does not maintain; at least one.
     """
     names = list(partitions)
     told = ", ".join(f"{name} ({_kind(name)})" for name in names)

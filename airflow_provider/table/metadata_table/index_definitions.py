@@ -1,7 +1,7 @@
 """The definitions of a table's indexes: ``.hoodie/.index_defs/index.json``.
 
-Source: ``HoodieIndexMetadata`` and ``HoodieIndexDefinition`` of Apache Hudi. Hudi reads statistics of
-columns by the version in this file, so it misreads an index without a definition.
+Source: ``HoodieIndexMetadata`` and ``HoodieIndexDefinition`` of Apache Hudi. The version in this file tells
+Hudi how column statistics are encoded, so Hudi misreads an index without a definition.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def write_index_definitions(table: Storage, definitions: Iterable[IndexDefinitio
     """Replace the definitions of a table's indexes.
 
     :param table: the table's storage.
-    :param definitions: all of them.
+    :param definitions: all definitions.
     """
     described = {
         each.name: {

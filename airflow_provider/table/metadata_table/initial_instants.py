@@ -1,9 +1,8 @@
 """The instants with which partitions of the metadata table begin: ``00000000000000000``, ``...1``, and so on.
 
-They are names, not moments. Hudi fills a new partition under the first name that is not on the metadata
-table's timeline, whichever partition it is, and so does this package. An instant time of the table itself
-would look like a write: the writer that initialises the next partition could use it again, and roll back the
-first.
+They are names, not moments. Hudi fills a new partition under the first such name that is not on the metadata
+table's timeline, and so does this package. An instant time of the table itself would look like a write: the
+writer that initialises the next partition could use it again, and roll back the first one.
 
 Source: ``HoodieBackedTableMetadataWriter.generateUniqueInstantTime``.
 """
@@ -22,7 +21,7 @@ _LENGTH = 17
 
 
 def is_initial(instant: str) -> bool:
-    """Whether an instant of the metadata table is one with which a partition begins.
+    """Whether an instant of the metadata table is an initial one, with which a partition begins.
 
     :param instant: requested time.
     """
@@ -30,12 +29,12 @@ def is_initial(instant: str) -> bool:
 
 
 def free_initial_instants(metadata_table: Storage, but: Collection[str] = ()) -> Iterator[str]:
-    """The names that no instant of the metadata table has, in the order in which Hudi uses them.
+    """The initial instants that are not used yet, in the order in which Hudi uses them.
 
     Hudi reuses a name once its instant is archived. This package does not, because files of the earlier
     instant may still exist.
 
-    :param metadata_table: its storage.
+    :param metadata_table: the metadata table's storage.
     :param but: further names to leave out.
     """
     timeline = Timeline.load(metadata_table, archived_too=True)

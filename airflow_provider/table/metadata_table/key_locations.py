@@ -1,4 +1,4 @@
-"""Many record keys are looked up in all file groups of ``record_index`` side by side."""
+"""Looking up many record keys in all file groups of ``record_index`` at the same time."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from airflow_provider.table.metadata_table.records import RecordLocation
 Numbers = npt.NDArray[np.int64]
 
 Located = tuple[Numbers, list[RecordLocation]]
-"""For each key the number of its location, or -1 where it has none; and the locations."""
+"""The number of each key's location, or -1 for a key without one; and the locations."""
 
-_WORTH_THREADS = 50_000  # keys
+_WORTH_THREADS = 50_000  # from so many keys on, threads are faster
 
 
 def locate_keys(keys: pa.Array, file_groups: int, look: Callable[[int, pa.Array], Located]) -> Located:
     """The locations of many record keys.
 
     :param keys: strings without nulls.
-    :param file_groups: how many file groups the index has.
-    :param look: locates keys that are in one file group, by its number; called from several threads.
+    :param file_groups: the number of file groups of the index.
+    :param look: locates keys in the file group with a number; called from several threads.
     """
     which = np.full(len(keys), -1, np.int64)
     if not file_groups or not len(keys):

@@ -22,7 +22,7 @@ from airflow_provider.table.java_hash import java_hash, java_hashes
 ALL_PARTITIONS = "__all_partitions__"
 """The key of the record that lists a table's partitions, in ``files``."""
 
-_FEW = 16  # up to so many keys, a vectorised computation takes longer than one key after the other
+_FEW = 16  # up to so many keys, one key after the other is faster than a vectorised computation
 
 _ROOT = "."  # the partition path of a table without partitions
 
@@ -90,13 +90,13 @@ def file_group_indexes(keys: pa.Array | pa.ChunkedArray, file_groups: int) -> np
 
 
 def by_file_group(keys: Iterable[str], count: int) -> dict[int, list[str]]:
-    """The keys by the number of their file group, sorted as in its files.
+    """The keys by the number of their file group, in the order of the file group's files.
 
     :param count: number of file groups of the metadata partition.
     """
     ordered = sorted(keys)  # by code points, which is the order of the UTF-8 bytes
     indexes: Iterable[int]
-    if len(ordered) <= _FEW:  # as in a commit of a few files
+    if len(ordered) <= _FEW:  # for example in a commit of a few files
         indexes = (file_group_index(key, count) for key in ordered)
     else:
         indexes = file_group_indexes(pa.array(ordered, pa.large_string()), count).tolist()

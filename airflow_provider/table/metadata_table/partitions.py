@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class MetadataPartition(StrEnum):
-    """The partitions that are written here (``MetadataPartitionType``)."""
+    """The partitions that this package writes (``MetadataPartitionType``)."""
 
     FILES = "files"
     COLUMN_STATS = "column_stats"
@@ -64,7 +64,7 @@ _PREFIXES = {MetadataPartition.COLUMN_STATS: "col-stats"}
 def file_group_id(partition: str, index: int) -> str:
     """The id of a file group of a metadata partition, for example ``col-stats-0001-0``.
 
-    :param partition: the partition's name; it may be one that only Hudi writes.
+    :param partition: the partition's name, also of a partition that only Hudi writes.
     :param index: number of the file group, from 0 on.
     """
     prefix = _PREFIXES.get(partition) or partition.replace("_", "-")  # type: ignore[call-overload]

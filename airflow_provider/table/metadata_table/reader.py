@@ -1,4 +1,4 @@
-"""Reading the metadata table: a merge-on-read table of HFiles and log files, at its own timeline.
+"""Reading the metadata table: a merge-on-read table of HFiles and log files, with its own timeline.
 
 Sources: ``HoodieBackedTableMetadata``, ``HoodieFileGroup`` and
 ``HoodieTableMetadataUtil.getValidInstantTimestamps`` of Apache Hudi.
@@ -71,19 +71,19 @@ class MetadataTable:
     """The content of the metadata table at the moment when its timeline was loaded.
 
     A record is merged from the base file and every later log file whose instant has completed, both on the
-    metadata table's timeline and on the table's own. The metadata table's instant completes first; until the
-    table's instant has completed too, its log files do not count.
+    metadata table's timeline and on the table's own. The metadata table's instant completes first. Until the
+    table's instant has completed too, this class ignores its log files.
 
     Log files are merged in the order in which their instants completed, which is the order of the commits.
-    (Hudi merges them in the order of requested times. The result differs only for a key that two instants
-    changed, of which one began earlier and completed later.)
+    (Hudi merges them in the order of requested times. The result differs only if two instants changed one
+    key, and one of them began earlier and completed later.)
 
-    The object keeps what it has read in memory: the indexes of HFiles, and small log files.
+    The object caches the indexes of HFiles, and small log files.
 
     :param storage: the metadata table's storage, see :func:`metadata_storage`.
     :param pending: requested times of the instants that are pending on the table's timeline.
-    :param as_of: a completion time of the table's commits; instants that completed later do not count. None
-        when all completed instants count.
+    :param as_of: a completion time of the table's commits; instants that completed later are ignored. None
+        for all completed instants.
     """
 
     def __init__(self, storage: Storage, pending: Collection[str] = (), *, as_of: str | None = None) -> None:
@@ -96,7 +96,7 @@ class MetadataTable:
         self._block_readers: dict[int, HFileReader] = {}  # of the blocks in _blocks
 
     def __getstate__(self) -> dict[str, Any]:
-        # The file slices are pickled, so that another process reads the same; the caches are not.
+        # The file slices are pickled, so that another process reads the same files; the caches are not.
         return {**self.__dict__, "_readers": {}, "_blocks": {}, "_block_readers": {}}
 
     @cached_property
@@ -108,8 +108,8 @@ class MetadataTable:
         """The newest slice of every file group of a partition, in the order of their ids.
 
         :return: empty when there is no such partition.
-        :raises SnapshotUnavailableError: when files of the moment may have been cleaned, after two later
-            compactions.
+        :raises SnapshotUnavailableError: when files of this moment may have been cleaned, because two later
+            compactions have completed.
         """
         if partition not in self._slices:
             groups = self.file_groups(partition)
@@ -131,10 +131,10 @@ class MetadataTable:
         return [self._group(partition, file_id, found[file_id]) for file_id in sorted(found)]
 
     def newest_slice(self, group: FileGroup) -> MetadataFileSlice:
-        """The slice of a file group that is read as of the moment."""
+        """The slice of a file group as of this object's moment."""
         base_file = next((each for each in reversed(group.base_files) if self._is_current(each)), None)
-        # The base file of a compaction lacks every log file that completed after the compaction was planned,
-        # whenever that was requested (HoodieFileGroup.getBaseInstantTime).
+        # The base file of a compaction lacks every log file whose instant completed after the compaction was
+        # planned, even if the instant was requested before (HoodieFileGroup.getBaseInstantTime).
         since = base_file.instant if base_file else ""
         logs = (each for each in group.log_files if base_file is None or not each.is_empty)
         after = (each for each in logs if each.completion_time > since != each.instant)
@@ -142,7 +142,7 @@ class MetadataTable:
         return MetadataFileSlice(group.partition, group.file_id, base_file, shown)
 
     def records(self, partition: str) -> Iterator[tuple[str, Payload]]:
-        """All records of a partition, by file group, in each in the order of the keys."""
+        """All records of a partition, file group by file group, each in the order of its keys."""
         for file_slice in self.file_slices(partition):
             yield from self.slice_records(file_slice)
 
@@ -176,7 +176,7 @@ class MetadataTable:
             yield key.decode(), [*([base[key]] if key in base else []), *said]
 
     def look_up(self, partition: str, keys: Iterable[str]) -> dict[str, Payload]:
-        """The records of those keys that have one.
+        """The records of some keys; a key without a record is left out.
 
         It reads only the blocks that can have the keys, in their file groups.
 
@@ -214,14 +214,14 @@ class MetadataTable:
         )
 
     def _located(self, file_slice: MetadataFileSlice, keys: pa.Array) -> tuple[Numbers, list[RecordLocation]]:
-        """The same, of keys that are in one file group of the index."""
+        """The locations of keys that are in one file group of the index; see :meth:`locate`."""
         which = np.full(len(keys), -1, np.int64)
         numbers: dict[RecordLocation, int] = {}
         binary = keys.cast(pa.large_string()).cast(pa.large_binary())
         wanted = set(binary.to_pylist())
         for those, theirs in (
             self._base_locations(file_slice, wanted, numbers),
-            self._changed_locations(file_slice, wanted, numbers),  # come later, and win
+            self._changed_locations(file_slice, wanted, numbers),  # log files come later, so they win
         ):
             at = pc.index_in(binary, value_set=those)
             which[np.array(at.is_valid())] = theirs[at.drop_null().to_numpy()]
@@ -230,7 +230,7 @@ class MetadataTable:
     def _base_locations(
         self, file_slice: MetadataFileSlice, wanted: Collection[bytes], numbers: dict[RecordLocation, int]
     ) -> tuple[pa.Array, Numbers]:
-        """The keys that a base file has, and the numbers of their locations, of which it may add some."""
+        """The keys that a base file has, and the numbers of their locations. It adds new locations."""
         reader = self._base_reader(file_slice)
         if reader is None:
             return pa.array([], pa.large_binary()), np.zeros(0, np.int64)
@@ -243,7 +243,7 @@ class MetadataTable:
     def _changed_locations(
         self, file_slice: MetadataFileSlice, wanted: Collection[bytes], numbers: dict[RecordLocation, int]
     ) -> tuple[pa.Array, Numbers]:
-        """The same of the log files; -1 for a key that they delete."""
+        """The keys that log files have, and the numbers of their locations; -1 for a deleted key."""
         find = partial(HFileReader.get_all, keys=wanted, search=True)
         changes = self._changes(file_slice, find, wanted)
         known = [_numbered(said[-1], numbers) for said in changes.values()]
@@ -303,8 +303,8 @@ class MetadataTable:
         """The time up to which a base file has every commit.
 
         :param instant: requested time of the instant that wrote the base file.
-        :return: that time. For an instant with which a partition begins, whose name is no time, it is the
-            completion time; empty when this is unknown.
+        :return: this requested time. The requested time of an initial instant is only a name, so for such an
+            instant it is the completion time; empty when this is unknown.
         """
         if not is_initial(instant):
             return instant
@@ -312,7 +312,8 @@ class MetadataTable:
         return (known and known.completion_time) or self._archived.get(instant, "")
 
     def _check_not_cleaned(self, groups: Iterable[FileGroup]) -> None:
-        """A cleaner deletes a replaced slice only after a further compaction has completed."""
+        """Raise if a slice may have been cleaned. A cleaner deletes a replaced slice only after a further
+        compaction has completed."""
         newer = set()
         for group in groups:
             base_file = self.newest_slice(group).base_file
@@ -377,7 +378,7 @@ class MetadataTable:
         return instant < self.timeline.starts
 
     def _is_current(self, base_file: MetadataFile) -> bool:
-        """Whether a base file holds nothing that completed after the moment."""
+        """Whether a base file has no record of an instant that completed after this object's moment."""
         if self._as_of is None or base_file.instant <= self._as_of:
             return True
         between = (
@@ -487,8 +488,8 @@ def _merged(
 
 
 def _applied(key: bytes, base: Payload | None, changes: Changes) -> Iterator[tuple[str, Payload]]:
-    # The versions are merged one after the other, from the base on. If the logs were merged among themselves
-    # first, as in Hudi, a file that was logged twice and then deleted would come back.
+    # The versions are merged one after the other, beginning with the base file's. Hudi merges the log files
+    # among themselves first; then a file that was logged twice and deleted after that would come back.
     merged = base
     for change in changes:
         merged = _DELETED if change is _DELETED else merge(merged, change)

@@ -39,7 +39,7 @@ class RecordType(IntEnum):
 
 
 class ValueType(IntEnum):
-    """The type of a column whose statistics are kept, by its ordinal in Hudi's ``ValueType``."""
+    """The type of a column with statistics, by its ordinal in Hudi's ``ValueType``."""
 
     V1 = 0
     NULL = 1
@@ -102,16 +102,16 @@ class ColumnStats:
     :param file_name: name of the file; of partition statistics, the partition path.
     :param column_name: the column.
     :param min_value: smallest value; None when there is none or it is unknown.
-    :param max_value: largest value, likewise.
+    :param max_value: largest value; None when there is none or it is unknown.
     :param value_count: number of rows, nulls included.
     :param null_count: rows with null.
     :param total_size: bytes, compressed.
     :param total_uncompressed_size: bytes, uncompressed.
     :param is_deleted: whether the record deletes the statistics.
-    :param is_tight_bound: whether rows have exactly these bounds. Such a record replaces an older one; other
-        records only widen its bounds.
+    :param is_tight_bound: whether the bounds are exactly those of the rows. Such a record replaces an older
+        one; any other record only widens the older one's bounds.
     :param value_type: the column's type; None in an index of Hudi before 1.1.
-    :param type_info: of a decimal, ``precision,scale``.
+    :param type_info: for a decimal, ``precision,scale``.
     :param record_type: ``COLUMN_STATS`` or ``PARTITION_STATS``.
     """
 
@@ -156,8 +156,8 @@ class RecordLocation(NamedTuple):
 
     :param partition_path: partition path relative to the table.
     :param file_id: id of the file group.
-    :param instant_millis: requested time of the instant that put it there, in milliseconds since
-        the epoch.
+    :param instant_millis: requested time of the instant that put the record there, in milliseconds since the
+        epoch.
     :param position: number of the row in the file; Hudi does not fill it yet.
     """
 
@@ -179,7 +179,8 @@ class RecordLocation(NamedTuple):
 
 @dataclass(frozen=True)
 class SecondaryKey:
-    """The entry of a secondary index; its key holds the secondary and the record key. Only Hudi writes it."""
+    """An entry of a secondary index; its key has the secondary key and the record key. Only Hudi writes
+    it."""
 
     is_deleted: bool = False
 
@@ -356,7 +357,8 @@ def _to_avro(payload: Payload) -> dict[str, Any]:
 
 
 def _named(name: str, record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A record with its name: without, fastavro validates it to find its place in a union."""
+    """A record with its name. Without the name, fastavro validates the record to find its place in a
+    union."""
     return f"{_NAMESPACE}.{name}", record
 
 
@@ -384,7 +386,7 @@ _NO_FILE_INDEX = -1
 
 
 def _file_id_to_avro(file_id: str) -> dict[str, Any]:
-    """The id as two numbers and the index of the file where it has Hudi's form, else as text."""
+    """The id as two numbers and the file's index if it has Hudi's form; otherwise as text."""
     try:
         head, index = file_id[:_UUID_LENGTH], file_id[_UUID_LENGTH:]
         value = uuid.UUID(head)

@@ -1,9 +1,9 @@
-"""What the indexes of a table say about one snapshot, as far as they may be used for it.
+"""The indexes of a table that a reader may use for one snapshot.
 
 A reader may use an index that the table's properties name as complete. It reads the properties after it has
 listed the index's files, because a drop removes the index from the properties first. It does not use an index
-that lacks a commit of the snapshot, as after a writer without indexes; this package's next writer adds what
-is missing. A reader does without an index that cannot answer.
+that lacks a commit of the snapshot, as after a writer that updates no indexes; this package's next writer
+adds the missing records. If an index cannot answer, the reader reads the table without it.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class UsableIndexes:
 
     :param storage: the table's storage.
     :param timeline: the snapshot's timeline, which was loaded before the index is read.
-    :param is_moment: whether the timeline shows everything that had completed at its newest completion. Only
-        then can the record index and ``partition_stats`` answer.
+    :param is_moment: whether the timeline shows every instant up to its newest completion time. Only then can
+        the record index and ``partition_stats`` answer.
     :param known: the indexes that may be complete, when the caller knows; other indexes are not looked for.
     """
 
@@ -84,8 +84,8 @@ class UsableIndexes:
 
     def _look_anew(self) -> None:
         own = metadata_storage(self._storage)
-        # The newest state answers for older snapshots: no reader asks about files that its snapshot does not
-        # show, and a file that was deleted since is gone for every reader.
+        # The newest state also answers for older snapshots: no reader looks up files that its snapshot does
+        # not show, and a file that was deleted since is gone for every reader.
         self._newest = MetadataTable(own)
         pending = [instant.requested_time for instant in self._timeline.pending()]
         self._at_moment = MetadataTable(own, pending, as_of=self._timeline.newest_completion)
@@ -108,7 +108,7 @@ class UsableIndexes:
         return len(self._table(partition).file_slices(partition)) if self.has(partition) else 0
 
     def partitions(self) -> list[str] | None:
-        """Partition paths in which there is a file, by ``files``."""
+        """Partition paths that have a file, by ``files``."""
         found = self._look_up(MetadataPartition.FILES, [ALL_PARTITIONS])
         if found is None:
             return None
@@ -116,7 +116,7 @@ class UsableIndexes:
         return sorted(map(partition_of_files_key, listed.sizes())) if isinstance(listed, FileList) else []
 
     def files(self, partition_paths: Iterable[str]) -> dict[str, Mapping[str, int]] | None:
-        """Bytes of the files in partitions by their names, by ``files``.
+        """The files of partitions, with their sizes in bytes by name, by ``files``.
 
         :param partition_paths: partition paths relative to the table; those with files are in the answer.
         """
@@ -129,9 +129,9 @@ class UsableIndexes:
     def column_stats(
         self, paths: Iterable[str], columns: Sequence[str]
     ) -> dict[str, dict[str, ColumnStats]] | None:
-        """Statistics by base file and column, by ``column_stats``; those that are known.
+        """The known statistics by base file and column, from ``column_stats``.
 
-        :param paths: of base files, relative to the table.
+        :param paths: paths of base files, relative to the table.
         :param columns: names of columns.
         """
         keys = {
@@ -153,7 +153,8 @@ class UsableIndexes:
     def partition_stats(
         self, partition_paths: Iterable[str], columns: Sequence[str]
     ) -> dict[str, dict[str, ColumnStats]] | None:
-        """Statistics by partition and column, by ``partition_stats``; those that are known of all its rows.
+        """Statistics by partition and column, from ``partition_stats``, if they cover all rows of the
+        partition.
 
         :param partition_paths: partition paths relative to the table.
         :param columns: names of columns.
@@ -174,9 +175,9 @@ class UsableIndexes:
         return {path: _of_all_rows(of_partition) for path, of_partition in stats.items()}
 
     def bloom_filters(self, paths: Iterable[str]) -> dict[str, BloomFilter] | None:
-        """The filters of base files' record keys, by ``bloom_filters``; those that are known.
+        """The known bloom filters of base files' record keys, from ``bloom_filters``.
 
-        :param paths: of base files, relative to the table.
+        :param paths: paths of base files, relative to the table.
         """
         keys = {
             bloom_filter_key(partition, name): path
@@ -216,7 +217,8 @@ class UsableIndexes:
         return self._look(partition, lambda table: table.look_up(partition, wanted))
 
     def _look(self, partition: str, look: Callable[[MetadataTable], _Found]) -> _Found | None:
-        # A listed file may disappear: a write has staged it again, or a clean deleted it after compactions.
+        # A listed file may disappear, because a write stages it again, or a clean deletes it after
+        # compactions.
         looks = Retrying(
             retry=retry_if_exception_type(FileNotFoundError),
             stop=stop_after_attempt(_LOOKS),
@@ -249,7 +251,7 @@ class UsableIndexes:
             return False
         if partition in _OF_THE_MOMENT and not all(self._was_complete(table, each) for each in built):
             return False
-        since = min(map(table.complete_up_to, built))  # the base files hold what completed before
+        since = min(map(table.complete_up_to, built))  # the base files have all earlier commits
         unknown = [
             commit
             for commit in self._timeline.commits()
@@ -265,9 +267,9 @@ class UsableIndexes:
         return not unknown
 
     def _was_complete(self, table: MetadataTable, instant: str) -> bool:
-        """Whether a base file held no more than the moment's commits.
+        """Whether a base file has no commit beyond the snapshot's.
 
-        The base files of an indexing also hold what was committed while it ran.
+        The base files of an indexing also have commits that completed while it ran.
         """
         if is_initial(instant):
             newest, began = self._timeline.newest_completion, table.complete_up_to(instant)
@@ -276,7 +278,7 @@ class UsableIndexes:
                 for each in Timeline.load(self._storage).completed()
             )
         known = self._timeline.find(instant) or Timeline.load(self._storage).find(instant)
-        if known is None:  # a compaction, or archived
+        if known is None:  # the instant is a compaction, or archived
             return True
         return (
             known.state is State.COMPLETED
@@ -286,12 +288,12 @@ class UsableIndexes:
     def _complete(self) -> Sequence[str]:
         try:
             text = self._storage.read(PROPERTIES_PATH).decode()
-        except FileNotFoundError:  # being replaced by the JVM
+        except FileNotFoundError:  # the JVM is replacing the file
             return ()
         return TableConfig.from_properties(parse_properties(text)).metadata_partitions
 
 
 def _of_all_rows(stats: Mapping[str, ColumnStats]) -> dict[str, ColumnStats]:
-    """The statistics to which every file of the partition contributes; older files lack a newer column."""
+    """The statistics to which every file of the partition contributes. Older files lack a newer column."""
     rows = stats[_RECORD_KEY].value_count if _RECORD_KEY in stats else None
     return {column: each for column, each in stats.items() if each.value_count == rows}

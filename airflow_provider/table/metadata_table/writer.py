@@ -58,7 +58,7 @@ BULK_INSERT = "BULK_INSERT_PREPPED"
 """Operation type of an instant that fills file groups for the first time."""
 
 UPSERT = "UPSERT_PREPPED"
-"""Operation type of an instant that logs what another instant changed."""
+"""Operation type of an instant that logs the changes of an instant of the table."""
 
 COMPACT = "COMPACT"
 
@@ -118,7 +118,7 @@ def create_metadata_table(storage: Storage, config: TableConfig) -> bool:
 def initialise_file_groups(storage: Storage, partition: str, count: int, instant: str) -> list[str]:
     """Create a partition with its file groups; from then on writers can log to them.
 
-    Each file group begins with an empty log file, so that every writer sees how many there are.
+    Each file group begins with an empty log file, so that every writer sees the number of file groups.
 
     :param storage: the metadata table's storage.
     :param count: number of file groups; it never changes afterwards.
@@ -176,9 +176,9 @@ def write_encoded_base_file(
     *,
     write_token: str = _WRITE_TOKEN,
 ) -> WriteStat:
-    """Write a base file as :func:`write_base_file` does, of records that are encoded already.
+    """Write a base file as :func:`write_base_file` does, from records that are encoded already.
 
-    :param batches: keys, strings, in the order of their bytes, and for each its payload's bytes.
+    :param batches: keys, as strings in the order of their bytes, and the bytes of each key's payload.
     :raises ValueError: when the keys are out of order.
     """
     path = _base_file_path(partition, file_id, instant, write_token)
@@ -255,7 +255,7 @@ def write_log_file(
     :param storage: the metadata table's storage.
     :param file_id: the file group.
     :param instant: requested time of the instant that writes it.
-    :param changes: records by key; None takes a key out.
+    :param changes: records by key; None deletes a key.
     """
     header: dict[int, str] = {HeaderKey.SCHEMA: schema_text()}
     written = {key: payload for key, payload in changes.items() if payload is not None}
@@ -293,7 +293,7 @@ def log_changes(
     :param storage: the metadata table's storage.
     :param table: the metadata table, for its file groups.
     :param instant: requested time of the instant.
-    :param changes: records by key and by partition; None takes a key out.
+    :param changes: records by key and by partition; None deletes a key.
     :raises NotATableError: when a partition has no file group.
     """
     stats = []
@@ -318,13 +318,13 @@ def compacted(
     *,
     write_token: str = _WRITE_TOKEN,
 ) -> WriteStat:
-    """Write the base file that holds what a file slice held when the compaction was planned.
+    """Write the base file with the records that a file slice had when the compaction was planned.
 
     Log files of instants that completed later belong to the next slice, even if this slice lists them.
 
     :param storage: the metadata table's storage.
-    :param table: the metadata table. Its timeline must be loaded after the compaction took its instant time:
-        the records of an instant that completed in between, and is not on it, would be lost.
+    :param table: the metadata table. Its timeline must be loaded after the compaction took its instant time.
+        Otherwise an instant that completed in between would be missing, and its records would be lost.
     :param file_slice: one of its slices.
     :param instant: requested time of the compaction.
     :param write_token: the task attempt that writes it.
@@ -350,7 +350,7 @@ def write_instant(
     *,
     plan: bytes = b"",
 ) -> None:
-    """Put an instant onto the metadata table's timeline, completed.
+    """Put a completed instant on the metadata table's timeline.
 
     :param storage: the metadata table's storage.
     :param action: ``deltacommit``, or ``compaction``.
@@ -369,7 +369,7 @@ def write_instant(
 def begin_instant(
     storage: Storage, action: Action, instant: str, operation_type: str, *, plan: bytes = b""
 ) -> None:
-    """Put an instant onto the metadata table's timeline, requested and in flight.
+    """Put a pending instant on the metadata table's timeline, requested and in flight.
 
     :param storage: the metadata table's storage.
     :param action: see :func:`write_instant`.
@@ -386,7 +386,7 @@ def begin_instant(
 
 
 def completed_metadata(action: Action, operation_type: str, write_stats: Collection[WriteStat]) -> bytes:
-    """The content of an instant of the metadata table that has completed.
+    """The content of a completed instant of the metadata table.
 
     :param action: see :func:`write_instant`.
     :param operation_type: see :func:`write_instant`.
@@ -399,7 +399,7 @@ def completed_metadata(action: Action, operation_type: str, write_stats: Collect
 
 
 def _token_of(content: bytes) -> str:
-    """A write token for a file's content; Hudi takes each of its numbers for a Java int."""
+    """A write token for a file's content; Hudi reads each of its numbers as a Java int."""
     stage, attempt = _TWO_INTS.unpack(hashlib.blake2b(content, digest_size=_TWO_INTS.size).digest())
     return f"1-{stage >> 1}-{attempt >> 1}"
 
@@ -416,5 +416,5 @@ def _encode_records(records: Mapping[str, Payload], instant: str) -> bytes:
 
 @lru_cache(maxsize=16)
 def _created(instant: str) -> int:
-    """Milliseconds since the epoch, for a file's own date: from its instant, so that it can be repeated."""
+    """A file's creation time in milliseconds since the epoch, from its instant, so that it is repeatable."""
     return 0 if is_initial(instant) else int(parse_time(instant).timestamp() * 1000)

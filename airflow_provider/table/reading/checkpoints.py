@@ -17,7 +17,7 @@ from airflow_provider.table.timeline import (
 
 
 def within(time: str, start: str | None, end: str | None) -> bool:
-    """Whether a time is after the window's start and not after its end; None stands for an open side."""
+    """Whether a time is after the window's start and not after its end; None is an open end."""
     return (start is None or time > start) and (end is None or time <= end)
 
 
@@ -54,7 +54,7 @@ def check_not_archived(
         archived = archived_commits(table.storage, table.config.layout, requested_after=after)
         position = request_of
     for instant in archived:
-        # Archival writes the history before it takes instants off the timeline.
+        # Archival writes the archived timeline before it deletes instants from the active one.
         if within(position(instant), None, until) and timeline.find(instant.requested_time) is None:
             why = f"commit {instant.requested_time}, completed at {completion_of(instant)}, was archived"
             raise expired(table, start, why)
@@ -67,7 +67,7 @@ def check_not_undone(table: HudiTable, start: str | None, timeline: Timeline, *,
     :param start: the checkpoint; None for a snapshot.
     :param timeline: the active timeline.
     :param by_completion: see :func:`check_not_archived`.
-    :raises CheckpointExpiredError: when a restore has.
+    :raises CheckpointExpiredError: when a restore has undone one.
     """
     if start is None:
         return
@@ -89,7 +89,7 @@ def check_files_are_there(table: HudiTable, start: str | None, paths: Iterable[s
     :param table: the table.
     :param start: the checkpoint.
     :param paths: the files' paths.
-    :raises CheckpointExpiredError: when a clean has.
+    :raises CheckpointExpiredError: when a clean has deleted one.
     """
     by_folder: dict[str, set[str]] = {}
     for path in paths:

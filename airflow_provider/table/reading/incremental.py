@@ -1,7 +1,7 @@
 """Incremental reads: the rows that commits have changed since a checkpoint (RFC-22, "Incremental reads").
 
-Many writers complete their commits in another order than they requested them. RFC-22 names three ways to read
-then, and each makes another promise:
+Concurrent writers may complete their commits in another order than they requested them. RFC-22 names three
+ways to read such commits, each with its own promise:
 
 ``completion``
     The checkpoint is a completion time, and completion times only grow. A consumer reads every commit exactly
@@ -139,8 +139,8 @@ class Increment:
     ) -> ds.Scanner:
         """The rows that the commits of this window wrote, as they were at the window's end.
 
-        A row that several commits wrote comes once. A row that was deleted, or that a commit beyond the
-        window's end wrote again, does not come.
+        A row that several commits wrote comes once. Rows that were deleted, or that a commit beyond the
+        window's end wrote again, are left out.
 
         :param columns: the columns to read; all when None.
         :param filter: keeps the rows for which it is true; an expression over any columns.
@@ -280,7 +280,7 @@ def increment(
         paths = _snapshot_paths(table, moment, commits, left_out)
     else:
         paths = _touched_paths(commits, moment.metadata)
-        if left_out:  # a clean deletes only superseded files
+        if left_out:  # otherwise no file of the window is superseded, and a clean deletes only such files
             check_files_are_there(table, start, paths)
     return Increment(table, order, start, upto, moment.timeline, tuple(commits), tuple(paths), held_by)
 
@@ -327,7 +327,8 @@ class _Moment:
         replication counts as in flight, too.
         """
         newest = max(map(completion_of, table.timeline().commits()), default="")
-        # After that look: what comes late was announced before anything was shown that is later.
+        # The state is read after the timeline: a replication announces a late commit before it shows a later
+        # one.
         target = TargetState.read(table.storage)
         if target is not None and target.late:
             newest = min(newest, before(target.late))
@@ -336,7 +337,7 @@ class _Moment:
         commits = timeline.commits()
         in_flight = [i for i in timeline.pending() if i.action.holds_fence]
         in_flight += [i for i in commits if completion_of(i) > newest]
-        # An instant exists from its heartbeat on. One that is older than the timeline has ended.
+        # An instant exists once it has a heartbeat. An instant that is older than the timeline has ended.
         first = min((i.requested_time for i in timeline.instants), default="")
         in_flight += [
             Instant(name, action, State.REQUESTED)
@@ -361,8 +362,8 @@ class _Moment:
     def fence(self, start: str | None, end: str | None) -> str | None:
         """The last requested time up to which all writes have ended and depend on no later one.
 
-        A commit can build on a commit with a later requested time: by a rebase it replaces that commit's file
-        groups, or it writes a key again that the other had deleted. A window has both or neither.
+        A commit can build on a commit with a later requested time: a rebase replaces that commit's file
+        groups, or writes a key again that it had deleted. A window has both commits or neither.
         """
         first = self.in_flight[0].requested_time if self.in_flight else None
         ready = [
@@ -381,7 +382,7 @@ class _Moment:
         return start
 
     def withholds(self, upto: str | None, end: str | None) -> bool:
-        """Whether a completed commit lies beyond a requested time, and not beyond the end."""
+        """Whether a completed commit was requested after a time, and not after the end."""
         return any(within(instant.requested_time, upto, end) for instant in self.completed)
 
     def _rests_on(self, instant: Instant, later: Instant) -> bool:
@@ -399,8 +400,8 @@ def _touched_paths(
 ) -> list[str]:
     """The base files that hold rows of some commits, after the last of them.
 
-    This takes no listing and no other commit: a commit that replaced or rewrote a file group of theirs has
-    completed later, so it is among them.
+    This needs no listing and no other commit, because any commit that replaced or rewrote one of their file
+    groups is also among them.
 
     :param only_with_rows: leave out files without a row that these commits wrote.
     """
@@ -467,7 +468,7 @@ def _action_begun(storage: Storage, instant: str) -> Action:
     """The action in the heartbeat of an instant that is not on the timeline yet; a commit by default."""
     try:
         action = json.loads(storage.read(f"{_HEARTBEAT_FOLDER}/{instant}"))["action"]
-    except (FileNotFoundError, ValueError, KeyError):  # the write has just ended, or the JVM's empty file
+    except (FileNotFoundError, ValueError, KeyError):  # the write has just ended, or the file is the JVM's
         return Action.COMMIT
     return Action(action) if action in set(Action) else Action.COMMIT
 

@@ -49,7 +49,7 @@ class _EveryInstant(Container[str]):
 
 
 EVERY_INSTANT: Container[str] = _EveryInstant()
-"""For a reader of file slices whose files are all of completed instants."""
+"""Shows every instant: for a reader of file slices whose files are all of completed instants."""
 
 
 class Logged(NamedTuple):
@@ -120,7 +120,7 @@ class SliceReader:
         return pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string())
 
     def blocks(self, file_slice: FileSlice) -> list[LogBlock]:
-        """The log blocks of a slice that count, in the order in which they are merged.
+        """The valid log blocks of a slice, in the order in which they are merged.
 
         :param file_slice: the slice.
         """
@@ -138,7 +138,7 @@ class SliceReader:
         return logged.versions
 
     def may_delete(self, file_slice: FileSlice) -> bool:
-        """Whether the log files of a slice may take out a record that its base file has.
+        """Whether the log files of a slice may delete a record that its base file has.
 
         :param file_slice: the slice.
         """
@@ -158,7 +158,7 @@ class SliceReader:
         return with_meta_columns(self.schema.columns)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
-        """These columns, and those that the merge needs."""
+        """Some columns, and those that the merge needs."""
         keys = () if self.config.has_meta_columns else self.config.record_key_fields
         decisive = (*keys, *self.semantics.ordering_fields, self.semantics.delete_field, IS_DELETED)
         there = set(self.schema.columns.names)
@@ -246,7 +246,7 @@ class SliceReader:
                 f"a delete block in {block.content.name} has ordering values that {', '.join(fields)} cannot "
                 f"have: {error}"
             ) from error
-        # By commit order the last version wins anyway.
+        # If the commit order decides, the last version wins anyway.
         ended = np.array([bool(fields) and each is None for each in values], np.bool_)
         return _Versions(Batch(rows, keys, ordering, np.ones(len(keys), np.bool_)), ended)
 

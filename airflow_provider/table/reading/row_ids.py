@@ -1,16 +1,17 @@
 """Row ids: virtual columns that tell rows apart by the write ids of a metastore, as Hive's ``ROW__ID`` does.
 
-A row's id is the table's write id under which the row was written, a bucket, and the row's number there. The
-three come from the record key where Hudi generates it (:attr:`TableConfig.generates_keys`), and from the
-sequence number ``_hoodie_commit_seqno`` otherwise. Either is ``<instant>_<task>_<row>``, stays with a row
-that a service or another row's update moves, and is the same at the target of a replication.
+A row's id is the table's write id under which the row was written, a bucket, and the row's number in the
+bucket. If Hudi generates the record keys (:attr:`TableConfig.generates_keys`), the three come from the record
+key, otherwise from the sequence number ``_hoodie_commit_seqno``. Both have the form
+``<instant>_<task>_<row>``. A row keeps them when a service or the update of another row moves it, and has the
+same ones at the target of a replication.
 
 So a row with a generated key keeps its id when it is updated. In a table with a record key an update writes a
 row with a new id, as Hive's split update does: a delete of the old row, and an insert of the new one (Hive's
 ``OrcRecordUpdater.addSplitUpdateEvent``).
 
-Several commits of one transaction have one write id. Their rows differ by the bucket, which holds the number
-of the commit in the transaction beside the number of the task. Hive's holds the statement (``BucketCodec``).
+Several commits of one transaction have one write id. Their rows differ by the bucket, which has the number of
+the commit in the transaction and the number of the task. Hive's bucket has the statement (``BucketCodec``).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ ROW_ID_COLUMNS = pa.schema(
 """The virtual columns. ``current_write_id`` is the write id under which the row's values were written."""
 
 STATEMENT_BITS = 32
-"""Bits of a bucket that hold the number of the task. Above them is that of the commit in its transaction."""
+"""Bits of a bucket for the number of the task. The bits above are the number of the commit."""
 
 _COMMIT_TIME, _SEQUENCE, _RECORD_KEY = META_COLUMNS[:3]
 _NUMBERED = "^(?P<instant>[0-9]+)_(?P<task>[0-9]+)_(?P<row>[0-9]+)$"
@@ -69,10 +70,10 @@ class CommitId(NamedTuple):
 class WriteIds:
     """The write ids of a table's commits, active and archived.
 
-    A commit keeps its number: a restore undoes what completed last.
+    A commit keeps its number, because a restore undoes the commits that completed last.
 
-    :param location: of the table, for errors.
-    :param by_instant: by the requested time of the commit.
+    :param location: location of the table, for errors.
+    :param by_instant: the ids by the requested time of the commit.
     """
 
     def __init__(self, location: str, by_instant: Mapping[str, CommitId]) -> None:
@@ -81,7 +82,7 @@ class WriteIds:
 
     @classmethod
     def load(cls, table: HudiTable) -> WriteIds:
-        """Read them; the metadata of a commit is read once.
+        """Read the write ids of a table; the metadata of a commit is read once.
 
         :param table: the table.
         """
@@ -89,12 +90,12 @@ class WriteIds:
         timeline = Timeline.load(storage, layout)
         found: dict[str, tuple[str, int]] = {}
         for commit in timeline.commits():
-            with suppress(NoSuchInstantError):  # undone in this moment
+            with suppress(NoSuchInstantError):  # just undone
                 effect = effect_of(storage, timeline, commit)
                 if effect.write_id is not None:
                     found[commit.requested_time] = (commit.completion_time or "", effect.write_id)
-        # Read after the timeline: an instant that has left it is in the archive by now.
-        if layout == 2:  # the commits of older versions are of no transaction
+        # The archived timeline is read last, so that it has every instant that has left the active one.
+        if layout == 2:  # commits in layout 1 belong to no transaction
             found |= archived_writes(storage)
         commits: dict[int, int] = {}
         by_instant = {}
@@ -108,7 +109,7 @@ class WriteIds:
         """The write ids and the statements of commits.
 
         :param instants: requested times.
-        :raises NoWriteIdError: when a commit has no write id; names it.
+        :raises NoWriteIdError: when a commit has no write id; the error names the commit.
         """
         encoded = instants.dictionary_encode()
         found = [self._one(each) for each in encoded.dictionary.to_pylist()]
@@ -128,11 +129,11 @@ class WriteIds:
 
 
 class RowIdMaker:
-    """Makes the virtual columns of rows from Hudi's columns of them.
+    """Makes the virtual columns of rows from their Hudi columns.
 
     :param source: the column that numbers the rows.
-    :param write_ids: of the table's commits.
-    :param location: of the table, for errors.
+    :param write_ids: the write ids of the table's commits.
+    :param location: location of the table, for errors.
     """
 
     def __init__(self, source: str, write_ids: WriteIds, location: str) -> None:
@@ -143,11 +144,11 @@ class RowIdMaker:
 
     @classmethod
     def of(cls, table: HudiTable, columns: Iterable[str]) -> RowIdMaker:
-        """For the rows of a table.
+        """Make virtual columns for the rows of a table.
 
         :param table: the table.
         :param columns: names of its columns.
-        :raises InvalidInputError: when one of them has the name of a virtual column.
+        :raises InvalidInputError: when a column has the name of a virtual column.
         :raises UnsupportedTableError: when Hudi's own columns are not filled.
         """
         if taken := set(ROW_ID_COLUMNS.names) & set(columns):
@@ -169,10 +170,10 @@ class RowIdMaker:
     def column(self, name: str, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         """One virtual column.
 
-        :param name: of the column.
+        :param name: name of the column.
         :param rows: the rows with the columns :attr:`needs`.
-        :raises NoWriteIdError: when a commit that wrote some of them has no write id.
-        :raises UnsupportedTableError: when a number is not one of Hudi's.
+        :raises NoWriteIdError: when a commit that wrote some of the rows has no write id.
+        :raises UnsupportedTableError: when a row's number is not in Hudi's form.
         """
         if name == CURRENT_WRITE_ID:
             return self._write_ids.of(_texts(rows[_COMMIT_TIME]))[0]
@@ -196,7 +197,7 @@ class RowIdMaker:
         """Rows with virtual columns.
 
         :param rows: the rows with the columns :attr:`needs`.
-        :param schema: the columns that come out, some of them virtual.
+        :param schema: the columns of the result, some of them virtual.
         """
         columns = [
             self.column(name, rows) if name in ROW_ID_COLUMNS.names else rows[name] for name in schema.names

@@ -17,7 +17,7 @@ from airflow_provider.table.schema import TableSchema, with_meta_columns
 from airflow_provider.table.skipping import has_nan, named_columns
 from airflow_provider.table.storage import Storage
 
-_AT_ONCE = 8  # how many footers are read at the same time
+_AT_ONCE = 8  # footers that are read at the same time
 
 
 def rows_of(
@@ -63,7 +63,7 @@ class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow'
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """The condition that all rows meet; nothing is known of them."""
+        """The condition that all rows meet: always true, because nothing is known about them."""
         return pc.scalar(True)
 
     @property

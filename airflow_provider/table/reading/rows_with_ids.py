@@ -19,7 +19,7 @@ class RowsWithIds(MadeRows):
 
     :param rows: the rows, with Hudi's columns.
     :param maker: makes the virtual columns.
-    :param own: the other columns that come out.
+    :param own: the other columns of the result.
     :param filter: keeps the rows for which it is true; all when None.
     """
 

@@ -1,4 +1,4 @@
-"""The file slices of a snapshot, with their log files, as a merge-on-read table has them.
+"""The file slices of a snapshot, with their log files.
 
 :mod:`airflow_provider.table.reading.log_merge` reads their rows.
 """

@@ -55,8 +55,8 @@ def snapshot(
     :param meta_columns: whether Hudi's five meta columns are part of the schema.
     :param row_ids: whether the virtual columns ``row_id`` and ``current_write_id`` are part of the schema,
         see :mod:`airflow_provider.table.reading.row_ids`. A scan makes those that it is asked for.
-    :return: a dataset over the snapshot's files. Writers that go on do not change it. A scan of a
-        merge-on-read table merges the log files, and holds those of one file slice in memory.
+    :return: a dataset over the snapshot's files, which later writes do not change. A scan of a merge-on-read
+        table merges the log files, and holds those of one file slice in memory.
     :raises NoSuchInstantError: when no commit had completed at ``as_of``.
     :raises SnapshotUnavailableError: when the files cannot tell apart the visible and the invisible rows.
     :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns, or one of these
@@ -143,7 +143,7 @@ def select_slices(
     slices = slices_of(table, view, select_partitions(view, table.config, columns, where))
     if where is None:
         return reader, slices
-    # The statistics of a base file tell nothing of the rows in its log files.
+    # The statistics of a base file tell nothing about the rows in the log files of its slice.
     alone = (view.base_file(each.file_group) for each in slices if not each.log_paths)
     skipped = without_matches(view, columns, where, filter(None, alone))
     groups = {each.file_group for each in skipped}
@@ -153,13 +153,13 @@ def select_slices(
 def _with_keys(
     table: HudiTable, view: FileSystemView, columns: pa.Schema, where: Where
 ) -> list[FileSlice] | None:
-    """The file slices with the record keys that a query names; None where no index tells them."""
+    """The file slices with the record keys that a query names; None where no index can tell."""
     groups = groups_by_key(view, table.config, columns, where)
     if groups is None:
         return None
     slices = slices_of(table, view, sorted({group.partition_path for group in groups}))
     found = [each for each in slices if each.file_group in groups]
-    return found if len(found) == len(groups) else None  # else it is not of this snapshot
+    return found if len(found) == len(groups) else None  # otherwise the index is not of this snapshot
 
 
 def _merged(

@@ -84,7 +84,7 @@ def evolved(
 def check_roles(config: TableConfig, changes: Iterable[ColumnChange]) -> None:
     """Refuse changes after which a row would have another key or partition, or versions another order.
 
-    Record keys and partition folders consist of the values' texts, so a new type must keep the texts.
+    Record keys and partition folders are made of the values' texts, so a new type must keep the texts.
 
     :param config: the table's configuration.
     :param changes: the changes of its columns.

@@ -1,7 +1,7 @@
 """Data skipping: which base files a query has to open, by partition, key, and column statistics.
 
-Begin with ``selection``. A rule may only leave out a file that cannot hold a row of the answer; where an
-index does not answer, the file stays.
+Begin with ``selection``. A rule may skip a file only if the file cannot hold a row of the answer. If an index
+does not answer, the file is not skipped.
 """
 
 from airflow_provider.table.skipping.predicates import (

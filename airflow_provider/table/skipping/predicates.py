@@ -1,9 +1,9 @@
-"""What a reader asks of the rows: a pyarrow expression, or filters as pyarrow's readers take them.
+"""Predicates over rows: a pyarrow expression, or filters in the form that pyarrow's readers take.
 
-Whether a file can have such a row is decided by Arrow itself, which simplifies an expression by what is
-known to be true of a file. Of a column that is: it lies between its smallest and its largest value, or is
-the only one, or it is null, or it is not a number; a file is skipped when the expression cannot be true in
-any of these cases.
+Arrow itself decides whether a file can have a matching row: it simplifies an expression by conditions that
+are known to be true for the file. For each column there are several cases: the value is between the smallest
+and the largest value, or equals the only value, or is null, or is NaN. A file is skipped when the expression
+cannot be true in any of these cases.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _FILTER = re.compile(
     re.IGNORECASE,
 )
 
-_MOST_CASES = 64  # of one file: with more columns, fewer of them are looked at
+_MOST_CASES = 64  # cases of one file; columns that would exceed this number are ignored
 
 
 def parse_filter(text: str) -> Filter:
-    """A filter as people write it: ``delay > 300``, ``origin in JFK,EWR``, ``delay is not null``.
+    """Read a filter as people write it: ``delay > 300``, ``origin in JFK,EWR``, ``delay is not null``.
 
-    :param text: column, operator, value; values of ``in`` have commas between them, quotes are optional.
+    :param text: column, operator, value. The values of ``in`` have commas between them; quotes are optional.
     :raises InvalidInputError: when the text is no filter.
     """
     match = _FILTER.match(text)
@@ -100,7 +100,7 @@ def expression(where: Where, schema: pa.Schema) -> pc.Expression:
     else:
         groups = [[_comparison(each, schema) for each in group] for group in alternatives(where)]
         found = reduce(or_, (reduce(and_, group) for group in groups))
-    import pyarrow.dataset as ds  # pulls pandas in, which would cost every import of the engine a second
+    import pyarrow.dataset as ds  # imports pandas, which would add a second to every import of the engine
 
     try:
         ds.dataset(schema.empty_table()).to_table(columns=[], filter=found)
@@ -130,9 +130,9 @@ def _comparison(each: Filter, schema: pa.Schema) -> pc.Expression:
 
 
 def literal(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A filter's value: a text with a date or a number is converted, Arrow compares any other value as it is.
+    """A filter's value as a scalar; a text with a date or a number is converted.
 
-    :param value: as it was given.
+    :param value: the value that was given.
     :param kind: the column's type.
     :raises InvalidInputError: when such a column cannot have the value.
     """
@@ -155,7 +155,7 @@ def _values(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
 
 
 def named_columns(where: pc.Expression, columns: Iterable[str]) -> list[str]:
-    """The columns that an expression may refer to, and perhaps others.
+    """The columns that an expression may refer to. The result may have further columns.
 
     The parts of an expression are not accessible, but its text has the names of its columns.
     """
@@ -181,20 +181,20 @@ def may_match(
 
     :param where: from :func:`expression`.
     :param schema: the columns.
-    :param known: of every file, by column: cases of which one is true for each of its rows. Nothing is known
-        of a column that is not named.
+    :param known: for every file, by column, a list of cases; one of them is true for each row of the file.
+        Nothing is known about a column that is left out.
     """
     import pyarrow.dataset as ds
     import pyarrow.fs
 
     if has_nan(where):
         return [True for _ in known]
-    # Files that are not there: pieces of a dataset that only know what is true in them.
+    # The pieces are files that do not exist; each only carries a condition that is true for its rows.
     nowhere, parquet = pyarrow.fs.LocalFileSystem(), ds.ParquetFileFormat()
     pieces: list[ds.ParquetFileFragment] = []
-    numbers: dict[tuple[int, ...], int] = {}  # of the pieces: many files have null as a case
+    numbers: dict[tuple[int, ...], int] = {}  # one piece serves all files that share a case, such as null
     of_files: list[list[int]] = []
-    kept: list[object] = []  # so that no other object gets the identity of one of them
+    kept: list[object] = []  # keeps the cases alive, so that no other object gets the same id()
     for of_columns in known:
         cases: list[tuple[pc.Expression, ...]] = [()]
         for of_column in sorted(of_columns.values(), key=len):

@@ -1,7 +1,7 @@
 """The base files that a query has to open: by partition, by record key, by column statistics.
 
-A file is skipped only where it is sure that none of its rows is asked for. What cannot be known, such as
-the statistics of a column that came later, or of a file whose statistics were never kept, skips nothing.
+A file is skipped only if certainly none of its rows matches. Unknown statistics, such as those of a column
+that was added later, or of a file that was never indexed, skip nothing.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _MOST_KEYS = 10_000  # more keys of one query are not looked up
 
 _ONE_WAY = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_. -]{,99}"
-)  # texts that every writer puts into a path as they are
+)  # texts that every writer puts into a path unchanged
 
 PARTITION_COLUMNS = "partition columns"
-"""The name of a :class:`Step` that goes by the partition paths."""
+"""The name of a :class:`Step` that uses the partition paths."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Step:
     """The part that one index had in a query.
 
     :param index: the metadata partition; or :data:`PARTITION_COLUMNS`.
-    :param considered: partitions or files that it was asked about; None where it was asked about all files
-        of the snapshot, and nobody has counted them.
-    :param skipped: how many of them need not be opened; None likewise.
+    :param considered: number of partitions or files that it was asked about; None when these are all of the
+        snapshot, and they have not been counted.
+    :param skipped: how many of them need not be opened; None when ``considered`` is None.
     :param of: ``partitions`` or ``files``.
     """
 
@@ -65,7 +65,7 @@ class Selection:
     """The base files that a query has to open, and the steps that have excluded the others.
 
     :param base_files: the files.
-    :param steps: what was skipped, one after the other.
+    :param steps: the steps, in their order.
     :param listed_by: ``files``, or ``folders`` where that index could not be used.
     """
 
@@ -74,7 +74,7 @@ class Selection:
     listed_by: str
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, as JSON can store them."""
+        """All fields, JSON-able."""
         return {
             "listed_by": self.listed_by,
             "steps": [
@@ -99,11 +99,11 @@ def select_files(
 
     :param view: the snapshot.
     :param config: the table's configuration.
-    :param schema: its data columns.
-    :param where: what the query asks for; everything when None.
-    :param files_in_table: how many the snapshot has, where somebody has counted them: a look-up by key does
-        not list them.
-    :raises InvalidInputError: when that cannot be evaluated over the table's columns.
+    :param schema: the table's data columns.
+    :param where: the query's predicate; None for all rows.
+    :param files_in_table: the number of files of the snapshot, if the caller has counted them: a look-up by
+        key does not list them.
+    :raises InvalidInputError: when the predicate cannot be evaluated over the table's columns.
     """
     schema = with_meta_columns(schema)
     query = None if where is None else expression(where, schema)
@@ -142,9 +142,9 @@ def select_partitions(
 
     :param view: the snapshot.
     :param config: the table's configuration.
-    :param schema: its data columns.
-    :param where: what the query asks for; everything when None.
-    :raises InvalidInputError: when that cannot be evaluated over the table's columns.
+    :param schema: the table's data columns.
+    :param where: the query's predicate; None for all rows.
+    :raises InvalidInputError: when the predicate cannot be evaluated over the table's columns.
     """
     schema = with_meta_columns(schema)
     if where is None:
@@ -162,7 +162,7 @@ def without_matches(
 
     :param view: the snapshot.
     :param schema: the table's data columns.
-    :param where: what the query asks for.
+    :param where: the query's predicate.
     :param base_files: the files.
     """
     files, schema = list(base_files), with_meta_columns(schema)
@@ -185,9 +185,9 @@ def _by_partition(
 
 
 def _named_partitions(where: Where, config: TableConfig, schema: pa.Schema) -> list[str] | None:
-    """The partitions of all rows that filters can match, whether they are there or not.
+    """The partitions of all rows that filters can match, even partitions that do not exist.
 
-    None when the filters do not fix them, or when a value could be written into a path in several ways.
+    None when the filters do not fix the partitions, or when a value has several forms in a path.
     """
     if not config.partition_fields or not config.folders_hold_values or isinstance(where, pc.Expression):
         return None
@@ -207,11 +207,11 @@ def _of_partition(path: str, config: TableConfig, schema: pa.Schema) -> dict[str
     try:
         texts = partition_values(path, config)
     except NotATableError:
-        return {}  # folders that are named in another way
+        return {}  # the folders are named in another way
     known = {}
     for column, text in zip(config.partition_fields, texts, strict=True):
         kind = schema.field(column).type if column in schema.names else None
-        # Where null goes, an empty text goes too; and of what is in a path not all has one reading.
+        # Null and an empty text have the same folder. Values of other types may have several forms in a path.
         if text is not None and kind is not None and _is_plain(kind):
             try:
                 known[column] = [pc.field(column) == pa.scalar(text).cast(kind)]
@@ -237,13 +237,13 @@ def _by_key(
 ) -> list[BaseFile] | None:
     """The files with the record keys that a query names; None when it names none or no index answers."""
     if config.table_type == MERGE_ON_READ:
-        return None  # a base file has keys that a log file has deleted, and the index has not
+        return None  # a base file may have keys that a log file has deleted; the index lacks them
     groups = groups_by_key(view, config, schema, where)
     if groups is None:
         return None
     found = [base_file for group in sorted(groups) if (base_file := view.base_file(group)) is not None]
     if len(found) < len(groups):
-        return None  # it is not of this snapshot
+        return None  # the index is not of this snapshot
     return found
 
 
@@ -255,8 +255,8 @@ def groups_by_key(
     :param view: the snapshot.
     :param config: the table's configuration.
     :param schema: the table's columns.
-    :param where: what the query asks for.
-    :return: None when the query does not say all keys of its rows, or no index answers.
+    :param where: the query's predicate.
+    :return: None when the query does not fix the keys of its rows, or no index answers.
     """
     keys = _record_keys(where, config, schema)
     if keys is None or view.indexes is None:
@@ -349,7 +349,7 @@ def _by_partition_statistics(
 
 
 class _Cases:
-    """Statistics as expressions, of which one is true for each row of a file or partition."""
+    """Turns statistics into expressions; one of them is true for each row of a file or partition."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema

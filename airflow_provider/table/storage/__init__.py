@@ -1,8 +1,8 @@
 """Storage: every read, listing, conditional put and move that the engine makes.
 
-Begin with ``storage``. The engine reaches files through :class:`Storage` only; tests replace it to lose
-answers or power. A new operation belongs here only if every storage can make it safe against a concurrent
-writer.
+Begin with ``storage``. The engine reaches files through :class:`Storage` only. Tests replace it to lose
+answers or power. A new operation belongs here only if every storage can make it safe against concurrent
+writers.
 """
 
 from airflow_provider.table.storage.access import told_of_access

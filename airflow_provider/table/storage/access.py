@@ -1,4 +1,4 @@
-"""Storages that do not let anybody in."""
+"""Storages that deny access."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from airflow_provider.exceptions import InvalidInputError
 
 @contextmanager
 def told_of_access(location: str) -> Iterator[None]:
-    """Say what to do where a storage is asked for the first time, and wants other credentials, or some.
+    """A context for the first access to a storage: if it is denied, the error names the remedy.
 
-    :param location: of the table.
-    :raises InvalidInputError: in place of the file system's own error.
+    :param location: location of the table.
+    :raises InvalidInputError: instead of the file system's own error.
     """
     try:
         yield

@@ -10,12 +10,13 @@ from airflow_provider.table.storage.storage import Storage
 
 
 class ByteRange:
-    """A range of bytes of which parts are read when they are needed.
+    """A range of bytes whose parts are read on demand.
 
-    :param read: gives the bytes from one position up to, not including, another one.
-    :param size: bytes.
-    :param name: what errors call it.
-    :param at_least: bytes fetched at a time; those that nobody asked for are kept for the next read.
+    :param read: returns the bytes from one position up to, not including, another one.
+    :param size: size of the range in bytes.
+    :param name: its name in errors.
+    :param at_least: bytes to fetch at least at a time; bytes beyond the wanted ones are kept for the next
+        read.
     :param worth_skipping: see :attr:`Storage.worth_skipping`.
     """
 
@@ -38,7 +39,8 @@ class ByteRange:
     def of_file(cls, storage: Storage, path: str, *, size: int | None = None, at_least: int = 0) -> ByteRange:
         """All bytes of a file.
 
-        :param size: bytes, where a listing or an index said so already; asked for otherwise.
+        :param size: size of the file in bytes, if a listing or an index has it; otherwise the storage is
+            asked.
         :raises FileNotFoundError: when there is no such file.
         """
         if size is None:
@@ -55,7 +57,7 @@ class ByteRange:
         return cls(lambda start, end: data[start:end], len(data), name)
 
     def part(self, start: int, size: int) -> ByteRange:
-        """A range within this one, read through it."""
+        """A range within this one, which reads through this one."""
 
         def read(begin: int, end: int) -> bytes:
             return self.read(start + begin, start + end)
@@ -65,7 +67,7 @@ class ByteRange:
     def read(self, start: int, end: int) -> bytes:
         """The bytes from one position up to, not including, another one.
 
-        :raises CorruptTableError: when the range ends before that.
+        :raises CorruptTableError: when the range ends before that position.
         """
         if not 0 <= start <= end <= self.size:
             raise CorruptTableError(
@@ -81,7 +83,7 @@ class ByteRange:
         return kept[start - kept_from : end - kept_from]
 
     def keep(self, start: int, end: int) -> None:
-        """Fetch bytes of which parts will be read next, in one request, unless they are here."""
+        """Fetch bytes in one request, unless they are here, because parts of them will be read next."""
         kept_from, kept = self._kept
         if not kept_from <= start <= end <= kept_from + len(kept):
             self._kept = (start, self.read(start, end))

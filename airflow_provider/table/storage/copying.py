@@ -1,4 +1,4 @@
-"""Copying a file to another storage, whole or not at all and compared; and moving a table's folder."""
+"""Copying a file to another storage, whole or not at all, with a comparison; and moving a table's folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider.table.storage.local_files import STAGED
 from airflow_provider.table.storage.storage import Storage
 
 _CHUNK = 4 * 1024 * 1024
-_COMPARED = 256 * 1024  # stays in a core's cache
+_COMPARED = 256 * 1024  # bytes compared at a time; they stay in a core's cache
 
 
 def copy_file(
@@ -27,24 +27,24 @@ def copy_file(
 ) -> int:
     """Copy a file to the same path of another storage.
 
-    Within one store it copies it by itself: the kernel on a local disk, the server of an object store. The
-    file gets its name once it is whole, and is what the original is.
+    Within one store, the store itself copies the file: the kernel on a local disk, the server of an object
+    store. A file on a local disk gets its final name only after the comparison.
 
-    :param source: the storage that has it.
-    :param target: the storage that gets it.
-    :param path: relative to both roots.
+    :param source: the storage that has the file.
+    :param target: the storage that gets the copy.
+    :param path: path relative to both roots.
     :param checksum: whether the contents are compared, besides the sizes.
-    :param throttle: called with the bytes of each part before it is copied; may wait. Then the parts go
-        through this process.
-    :return: its size in bytes.
+    :param throttle: called with the number of bytes of each part before it is copied; it may wait. With a
+        throttle, all parts go through this process.
+    :return: size of the file in bytes.
     :raises FileNotFoundError: when the source has no such file.
-    :raises OSError: when the copy is not what the original is.
+    :raises OSError: when the copy differs from the original.
     """
     status = source.stat(path)
     if status is None:
         raise FileNotFoundError(f"{source.url(path)} does not exist")
     folder = path.rpartition("/")[0]
-    # A local file gets its name by a rename; an object store shows none before it is whole.
+    # A local file gets its name by a rename; an object store shows no file before it is complete.
     copy = f"{folder}/{STAGED}{os.urandom(16).hex()}".lstrip("/") if target._is_local else path
     try:
         digest = None
@@ -52,7 +52,7 @@ def copy_file(
             Path(target._absolute(folder)).mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source._absolute(path), target._absolute(copy))
             if target._forced() is not None:
-                # While other threads copy. The commit that forces the file finds it done.
+                # Forced here, while other threads copy, so that the commit need not wait for it.
                 with Path(target._absolute(copy)).open("rb") as copied:
                     os.fdatasync(copied.fileno())
         elif _is_one_store(source, target) and throttle is None:
@@ -77,7 +77,7 @@ def copy_file(
 
 
 def _is_one_store(source: Storage, target: Storage) -> bool:
-    # fsspec makes one object of one store and one set of options.
+    # fsspec has one object for each store and set of options.
     return not source._is_local and not target._is_local and source._filesystem is target._filesystem
 
 
@@ -100,7 +100,7 @@ def _stream(
 
 
 def _is_equal(source: Storage, path: str, target: Storage, copy: str) -> bool:
-    """Whether two files of one size have the same content: comparing is cheaper than two digests."""
+    """Whether two files of one size have the same content. A comparison is cheaper than two digests."""
     with source.open(path) as reader, target.open(copy) as reader_of_copy:
         while part := reader.read(_COMPARED):
             if part != reader_of_copy.read(len(part)):
@@ -117,11 +117,12 @@ def _digest(storage: Storage, path: str) -> bytes:
 
 
 def move_folder(storage: Storage, target: str) -> None:
-    """Give a table's folder another name, with everything in it.
+    """Rename a table's folder, with everything in it.
 
-    One step on a local disk. An object store copies and deletes file by file; it can be done again.
+    A local disk does this in one step. An object store copies and deletes file by file; if that is
+    interrupted, a second call finishes it.
 
-    :param storage: of the folder.
+    :param storage: the storage of the folder.
     :param target: absolute path or URL in the same store.
     """
     if storage._is_local:

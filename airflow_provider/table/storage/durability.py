@@ -1,4 +1,4 @@
-"""What of a table on a local disk survives a power failure, and in which order.
+"""Which files of a table on a local disk survive a power failure, and in which order.
 
 A file system keeps written data in memory, and writes it to the disk later and in any order, unless a process
 forces it (``fsync``). The content of a file and its name, which belongs to the folder, are forced separately:
@@ -9,14 +9,14 @@ file before its name. So a power failure leaves what a killed process leaves. No
 
 - data files, index files, and files that are staged for the commit log: no reader opens one before an ordered
   step has named it, and that step forces all of them at once;
-- the deletions of data files and index files among each other;
+- the deletions of data files and index files, relative to each other;
 - heartbeats, locks and readers' leases, which mean nothing without their processes. But a heartbeat is on the
   disk before the first file of its writer;
-- markers: when one is lost, another Hudi writer's rollback leaves the data file, which no snapshot shows, to
-  the cleaning of orphaned files.
+- markers: if a marker is lost, another Hudi writer's rollback leaves the data file. No snapshot shows this
+  file, and the cleaning of orphaned files deletes it.
 
 This is the level ``commit``. At ``full`` every step, ordered or not, is on the disk before it returns. At
-``none`` nothing is forced. An object store has no such gap: it keeps what it has confirmed.
+``none`` nothing is forced. An object store needs no forcing: it keeps what it has confirmed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Durability(StrEnum):
     """What a table on a local disk may lose in a power failure.
 
     :cvar NONE: everything that was written in about the last half minute.
-    :cvar COMMIT: nothing that was reported.
-    :cvar FULL: nothing that any step has written, not even of a write under way.
+    :cvar COMMIT: only writes that were not reported as committed.
+    :cvar FULL: nothing that a finished step has written, not even in a write that has not committed.
     """
 
     NONE = "none"
@@ -92,9 +92,9 @@ _PLACES = (
 _PARTITION_METADATA = ".hoodie_partition_metadata"
 _PENDING_DELTACOMMITS = (".deltacommit.requested", ".deltacommit.inflight")
 
-_ONE_BY_ONE = 2  # up to so many files, forcing one after the other is faster than threads
+_ONE_BY_ONE = 2  # up to so many files, one after the other is faster than threads
 _AT_ONCE = 8
-_WORTH_A_FILE_SYSTEM = 1000  # from so many files and folders on, to force their whole file system is faster
+_WORTH_A_FILE_SYSTEM = 1000  # from so many files and folders on, forcing the whole file system is faster
 
 
 def place_of(path: str) -> Place:
@@ -103,9 +103,9 @@ def place_of(path: str) -> Place:
     :param path: path relative to the table.
     """
     if path.endswith(_PARTITION_METADATA):
-        return Place.ORDERED  # other writers rely on it before the writer that made it has committed
+        return Place.ORDERED  # other writers rely on such a file before its writer has committed
     if path.endswith(".hfile"):
-        return Place.ORDERED  # a process takes an HFile that another one has written for complete
+        return Place.ORDERED  # a process takes an existing HFile of another one for complete
     if path.startswith(".hoodie/metadata/") and path.endswith(_PENDING_DELTACOMMITS):
         return Place.DATA  # no reader opens a pending deltacommit there
     return next((place for folder, place in _PLACES if path.startswith(folder)), Place.DATA)
@@ -121,9 +121,9 @@ class Disk:
     def __init__(self, base: str, level: Durability = DEFAULT_DURABILITY) -> None:
         self.level = level
         self._base = base
-        self._files: set[str] = set()  # whose content is not forced
-        self._folders: set[str] = set()  # in which a name was created or deleted
-        self._only_deletions = True  # whether the folders wait for nothing but deletions of data files
+        self._files: set[str] = set()  # files whose content is not forced
+        self._folders: set[str] = set()  # folders in which a name was created or deleted
+        self._only_deletions = True  # whether only deletions of data files wait in the folders
         self._anchored: set[str] = {"/"}  # folders whose own name is forced; none is deleted
         self._lock = Lock()
         self._forcing = RLock()
@@ -138,7 +138,7 @@ class Disk:
     def wrote(self, target: str) -> None:
         """Remember that a file has content that is not forced.
 
-        :param target: its absolute path, or that of its folder's entry to be.
+        :param target: its absolute path, which may be a temporary one.
         """
         with self._lock:
             self._files.add(target)
@@ -167,14 +167,14 @@ class Disk:
             self.force()
 
     def before_deletion(self, target: str) -> None:
-        """Force what has to be on the disk before a file is deleted.
+        """Force the files that have to be on the disk before a file is deleted.
 
         :param target: its absolute path.
         """
         place = self.place(target)
         if place is Place.DATA and self._only_deletions:
             return
-        # A staged file is deleted once it is on a timeline, where perhaps another writer has put it.
+        # A staged file is deleted once it is on a timeline; another writer may have put it there.
         self.force(*(_TIMELINES if place is Place.STAGED else ()))
 
     def deleted(self, target: str) -> None:
@@ -189,9 +189,10 @@ class Disk:
         self.end_step()
 
     def force(self, *folders: str) -> None:
-        """Force everything to the disk that was written through this object, in one group.
+        """Force everything that was written through this object to the disk, in one group.
 
-        :param folders: paths relative to the table; in these also the names that other processes have put.
+        :param folders: paths relative to the table; in these folders, names that other processes have put are
+            forced too.
         :raises OSError: when the disk reports an error.
         """
         with self._forcing:  # a thread with nothing left to force waits for the thread that forces it
@@ -227,18 +228,18 @@ class Disk:
         except PermissionError:
             if target.startswith(self._base):
                 raise
-            return  # far above the table
+            return  # the folder is above the table
         try:
             os.fsync(descriptor)
         except OSError as error:
-            # Some network file systems keep names by themselves, and know no such call.
+            # Some network file systems persist names themselves, and do not support this call.
             if error.errno not in (errno.EINVAL, errno.ENOTSUP):
                 raise
         finally:
             os.close(descriptor)
 
     def _not_anchored(self, folders: Iterable[str]) -> set[str]:
-        """These folders and their parents whose own names are not forced yet, whichever process made them."""
+        """The folders and parent folders whose own names are not forced yet, whichever process made them."""
         found: set[str] = set()
         for each in folders:
             folder = each
@@ -249,9 +250,9 @@ class Disk:
 
 
 def force_file_systems(folders: Iterable[str]) -> bool:
-    """Force everything on the file systems of some folders to the disk, also what other processes wrote.
+    """Force everything on the file systems of some folders to the disk, including files of other processes.
 
-    :param folders: absolute paths; those that do not exist have nothing to be forced.
+    :param folders: absolute paths; those that do not exist are ignored.
     :return: False when the operating system cannot, or hides errors of the disk, as Linux did before 5.8.
     :raises OSError: when the disk reports an error.
     """
@@ -295,7 +296,7 @@ def _at_once(steps: list[Callable[[], None]]) -> None:
         return
     with ThreadPoolExecutor(
         min(len(steps), _AT_ONCE), "force"
-    ) as pool:  # the disk makes one of their flushes
+    ) as pool:  # the disk merges flushes that arrive at the same time
         for done in [pool.submit(step) for step in steps]:
             done.result()
 
@@ -304,7 +305,7 @@ def _force_file(target: str) -> None:
     try:
         descriptor = os.open(target, os.O_RDONLY)
     except FileNotFoundError:
-        return  # deleted since
+        return  # the file was deleted since
     try:
         _force_content(descriptor)
     finally:

@@ -1,4 +1,4 @@
-"""Full storage: the errors that mean it, and the remedy."""
+"""Full storage: the errors that it raises, and the remedy."""
 
 from __future__ import annotations
 

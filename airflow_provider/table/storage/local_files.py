@@ -1,7 +1,8 @@
-"""Files on a local disk, by the system calls alone.
+"""Files on a local disk, by system calls.
 
-Python's file objects need ten system calls where three do, and fsspec's three times as many again. Each step
-registers what has to be forced to the disk; see :mod:`~airflow_provider.table.storage.durability`.
+Python's file objects make ten system calls where three are enough, and fsspec makes three times as many as
+Python. Each step registers the files that have to be forced to the disk; see
+:mod:`~airflow_provider.table.storage.durability`.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def delete_folder(target: str) -> None:
 def put(disk: Disk | None, target: str, data: bytes) -> None:
     """Create or replace a file in one step.
 
-    :param disk: to be forced; None where it need not be.
+    :param disk: registers the files to be forced; None where no file has to be.
     :param target: absolute path.
     :param data: the content.
     """
@@ -86,7 +87,7 @@ def put(disk: Disk | None, target: str, data: bytes) -> None:
     if disk.place(target) in (Place.DATA, Place.STAGED) and _moved(staged, target):
         disk.wrote_data(target)
         return
-    # Readers may use the replaced file already, so a power failure must not lose it either.
+    # Readers may have used the replaced file, so a power failure must lose neither version.
     disk.wrote(staged)
     disk.force()
     delete_checksum(target)
@@ -98,15 +99,15 @@ def put(disk: Disk | None, target: str, data: bytes) -> None:
 def put_if_absent(disk: Disk | None, target: str, data: bytes) -> bool:
     """Create a file with its whole content in one step, unless it exists.
 
-    :param disk: to be forced; None where it need not be.
+    :param disk: registers the files to be forced; None where no file has to be.
     :param target: absolute path.
     :param data: the content.
     :return: True when this call created it.
     """
     place = disk.place(target) if disk is not None else None
     is_step = disk is not None and place is Place.ORDERED
-    # A hard link appears whole or not at all and never replaces: a rename would replace,
-    # and O_EXCL followed by a write would show readers an empty file.
+    # A hard link appears whole or not at all, and never replaces a file. A rename would replace one, and
+    # O_EXCL followed by a write would show readers an empty file.
     staged = _stage(target, data) if data else None
     try:
         if disk is not None and is_step:
@@ -135,7 +136,7 @@ def put_if_absent(disk: Disk | None, target: str, data: bytes) -> bool:
 def put_all_if_absent(disk: Disk | None, files: Mapping[str, bytes]) -> None:
     """Create many files, each like :func:`put_if_absent`, with one wait for the disk.
 
-    :param disk: to be forced; None where it need not be.
+    :param disk: registers the files to be forced; None where no file has to be.
     :param files: content by absolute path.
     """
     staged: dict[str, str] = {}
@@ -161,7 +162,7 @@ def put_all_if_absent(disk: Disk | None, files: Mapping[str, bytes]) -> None:
 def link_if_absent(disk: Disk | None, source: str, target: str) -> bool:
     """Give a file a second name, unless that name is taken.
 
-    :param disk: to be forced; None where it need not be.
+    :param disk: registers the files to be forced; None where no file has to be.
     :param source: absolute path.
     :param target: absolute path.
     :return: True when this call made the target.
@@ -188,7 +189,7 @@ def link_if_absent(disk: Disk | None, source: str, target: str) -> bool:
 def create(disk: Disk | None, target: str) -> BinaryIO:
     """Open a file for writing; its folder is made.
 
-    :param disk: to be forced; None where it need not be.
+    :param disk: registers the files to be forced; None where no file has to be.
     :param target: absolute path.
     """
     descriptor = _open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -198,22 +199,22 @@ def create(disk: Disk | None, target: str) -> BinaryIO:
 
 
 def delete_checksum(target: str) -> None:
-    """Delete what Hadoop's ``ChecksumFileSystem`` keeps beside a file that it has written.
+    """Delete the checksum that Hadoop's ``ChecksumFileSystem`` keeps beside a file that it has written.
 
-    With the checksum of other content it refuses to read the file, and without one it reads any: so the
-    checksum goes first.
+    Hadoop refuses to read a file whose checksum differs, and reads any file without a checksum. So the
+    checksum is deleted before the file changes.
 
     :param target: absolute path of a file that is about to be replaced or deleted.
     """
     if "/.hoodie/commit_log/" in target:
-        return  # Hadoop writes nothing there
+        return  # Hadoop writes no file there
     folder, _, name = target.rpartition("/")
     with suppress(FileNotFoundError):
         os.unlink(f"{folder}/.{name}.crc")  # noqa: PTH108
 
 
 class _DataFile(io.BufferedWriter):
-    """A file that is written bit by bit, and told of once it is whole."""
+    """A file that is written in parts; it calls ``written`` once it is complete."""
 
     def __init__(self, descriptor: int, written: Callable[[], None]) -> None:
         super().__init__(io.FileIO(descriptor, "wb"))
@@ -229,7 +230,7 @@ def _open(target: str, flags: int) -> int:
     try:
         return os.open(target, flags, 0o666)
     except FileNotFoundError:
-        # Path costs more than the system calls here.
+        # pathlib would take longer than the system calls.
         os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
         return os.open(target, flags, 0o666)
 
@@ -243,7 +244,7 @@ def _stage(target: str, data: bytes) -> str:
     descriptor = _create(staged)
     try:
         left = memoryview(data)
-        while left:  # a disk that gets full takes a part
+        while left:  # a disk that becomes full writes only a part
             left = left[os.write(descriptor, left) :]
     except OSError as error:
         os.unlink(staged)  # noqa: PTH108
@@ -264,9 +265,9 @@ def _moved(staged: str, target: str) -> bool:
 
 
 def scan(path: str, target: str) -> list[FileStatus]:
-    """What a folder holds, but for files that do not have their final name yet.
+    """The files and folders in a folder, except files that do not have their final name yet.
 
-    :param path: of the folder, relative to the table.
+    :param path: path of the folder, relative to the table.
     :param target: its absolute path.
     :raises FileNotFoundError: when there is no such folder.
     """
@@ -286,7 +287,7 @@ def scan(path: str, target: str) -> list[FileStatus]:
 
 
 def scan_below(path: str, target: str) -> Iterator[FileStatus]:
-    """The files that a folder and the folders in it hold; see :func:`scan`."""
+    """The files in a folder and in the folders below it; see :func:`scan`."""
     for status in scan(path, target):
         if not status.is_directory:
             yield status

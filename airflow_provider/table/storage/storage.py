@@ -39,7 +39,7 @@ class Storage:
     _is_local = True
     _disk: Disk | None = None
     _filesystem: AbstractFileSystem
-    """Of a URL only: a local path is read without fsspec."""
+    """The fsspec file system of a URL; a local path is read without fsspec."""
 
     def __init__(self, root: str, options: Mapping[str, Any] | None = None) -> None:
         self.options = dict(options or {})
@@ -60,7 +60,7 @@ class Storage:
         self.timeline_layout = 2
 
     def _connect(self, url: str) -> None:
-        # Imported here: fsspec brings asyncio and ssl, which a table on a local disk does not need.
+        # Imported here: fsspec imports asyncio and ssl, which a table on a local disk does not need.
         from fsspec.core import url_to_fs
         from fsspec.implementations.local import LocalFileSystem
 
@@ -128,7 +128,7 @@ class Storage:
 
     @property
     def durability(self) -> Durability:
-        """What a power failure may take; see :mod:`~airflow_provider.table.storage.durability`."""
+        """What a power failure may lose; see :mod:`~airflow_provider.table.storage.durability`."""
         return self._disk.level if self._disk is not None else DEFAULT_DURABILITY
 
     @durability.setter
@@ -139,8 +139,8 @@ class Storage:
     def sync(self, *folders: str) -> None:
         """Force everything that was written through this object to the disk, to survive a power failure.
 
-        :param folders: paths relative to the table's root; in these also the names that other processes have
-            put.
+        :param folders: paths relative to the table's root; in these folders, names that other processes have
+            put are forced too.
         :raises OSError: when the disk reports an error.
         """
         if (disk := self._forced()) is not None:
@@ -179,7 +179,7 @@ class Storage:
         try:
             try:
                 self._filesystem.pipe_file(target, data, mode="create")
-            except FileNotFoundError:  # a file system with folders; an object store has none
+            except FileNotFoundError:  # a file system with folders lacks the folder; object stores have none
                 self._filesystem.makedirs(target.rpartition("/")[0], exist_ok=True)
                 self._filesystem.pipe_file(target, data, mode="create")
         except FileExistsError:
@@ -187,9 +187,9 @@ class Storage:
         return True
 
     def put_all_if_absent(self, files: Mapping[str, bytes]) -> None:
-        """Create many files, each like :meth:`put_if_absent`; a local disk is waited for once.
+        """Create many files, each like :meth:`put_if_absent`, with one wait for a local disk.
 
-        :param files: content by path relative to the root, none of it empty.
+        :param files: content by path relative to the root; no content is empty.
         """
         if self._is_local:
             disk = self._forced()
@@ -200,14 +200,14 @@ class Storage:
 
     @property
     def moves_atomically(self) -> bool:
-        """Whether :meth:`move_if_absent` is one atomic step, so that no paused process can finish it late."""
+        """Whether :meth:`move_if_absent` is one atomic step, which no paused process can finish late."""
         return self._is_local
 
     def move_if_absent(self, source: str, target: str) -> bool:
         """Give a file another name, unless that name is taken; in both cases delete the old name.
 
-        On a local file system this process does not copy the content. So a process that was paused here
-        cannot create the target again after another process has deleted both names.
+        On a local file system no process copies the content. So a process that is paused here cannot create
+        the target again after another process has deleted both names.
 
         :return: True when this call created the target, False when it existed.
         :raises FileNotFoundError: when there is no source, whether or not there is a target.
@@ -258,7 +258,7 @@ class Storage:
         """A part of the file's content, in one request.
 
         :param start: position of the first byte.
-        :param end: position after the last byte; it may be behind the file's end.
+        :param end: position after the last byte; it may be beyond the file's end.
         :raises FileNotFoundError: when there is no such file.
         """
         if self._is_local:
@@ -383,9 +383,9 @@ class Storage:
     def clock(self, *, anew: bool = False) -> float:
         """The time by the storage's own clock, in seconds since the epoch.
 
-        The age of a file can only be measured by this clock, because the machine's clock may differ. The
-        method puts a file and reads its time, and goes on from it by this process's clock for up to a minute.
-        On a read-only storage it returns the machine's time.
+        Only this clock can tell the age of a file, because the machine's clock may differ. The method puts a
+        file and reads its time. For up to a minute it then adds the time that has passed in this process. On
+        a read-only storage it returns the machine's time.
 
         :param anew: whether to read the storage's clock in any case.
         """
@@ -408,7 +408,7 @@ class Storage:
     def create(self, path: str) -> BinaryIO:
         """Open a data file for writing, and create its folder.
 
-        Not atomic: data files become visible by a commit, not by their existence.
+        The write is not atomic: a data file becomes visible by a commit, not by its existence.
         """
         target = self._absolute(path)
         if self._is_local:

@@ -1,8 +1,8 @@
 """The records of the indexes, computed from a table's base files.
 
 Begin with ``changes``: it turns the files that a commit adds and removes into records, and is a pure
-function of the files. ``statistics`` reads what a base file's footer says. ``partition_stats`` recomputes
-the statistics of a partition where a commit must not only widen them.
+function of the files. ``statistics`` reads the footers of base files. ``partition_stats`` recomputes the
+statistics of a partition where it is not enough to widen them.
 """
 
 from airflow_provider.table.metadata_table.index_records.changes import (

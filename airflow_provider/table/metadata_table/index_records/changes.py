@@ -93,12 +93,12 @@ def records_of(
     :param storage: the table's storage.
     :param change: what changes.
     :param partitions: names of metadata partitions.
-    :param columns: the columns of the table whose statistics are kept.
+    :param columns: the columns of the table whose statistics are indexed.
     :param schema: the table's schema, when base files may be older than it: a partition's statistics have the
         types of this schema. None when all base files have one schema.
     :param living: reads file slices with log files, for ``record_index``. None when there are none.
     :return: records by key and by metadata partition; a partition without records is left out.
-    :raises FileNotFoundError: when a file that was added is not there.
+    :raises FileNotFoundError: when an added file does not exist.
     """
     wanted = [MetadataPartition(each) for each in partitions]
     found: dict[str, Records] = {each: {} for each in wanted}
@@ -134,7 +134,7 @@ def _add_footers(
 ) -> dict[str, pa.ChunkedArray]:
     """Add the records that come from the footers of base files.
 
-    :return: the record keys that are needed next, by path of their file, because the file is open here.
+    :return: by path, the record keys that the caller needs next. They are read here while the file is open.
     """
     of_keys = {
         after.base_path
@@ -156,7 +156,7 @@ def _add_footers(
     of_partition: dict[str, list[ColumnStats]] = {}
     for base_file in change.added if ranges is None else (*change.added, *change.back):
         partition, name = base_file.partition_path, _name(base_file)
-        if base_file.is_log:  # it has no bloom filter: its keys are those of the base file
+        if base_file.is_log:  # a log file has no bloom filter: its keys are in the base file's
             if stats_of is not None or ranges is not None:
                 stats = logged_column_stats(storage, base_file, columns, schema)
                 of_partition.setdefault(partition, []).extend(stats)
@@ -231,7 +231,7 @@ def record_keys(storage: Storage, file_slice: FileSlice, living: LivingKeys | No
     :param storage: the table's storage.
     :param file_slice: the slice.
     :param living: reads slices with log files.
-    :raises FileNotFoundError: when a file of it is not there.
+    :raises FileNotFoundError: when a file of the slice does not exist.
     """
     if file_slice.base_path is None or file_slice.log_paths:
         if living is None:
@@ -246,7 +246,7 @@ def _read_keys(reader: BaseFileReader) -> pa.ChunkedArray:
 
 
 def _difference(old: pa.ChunkedArray, new: pa.ChunkedArray) -> tuple[list[str], list[str]]:
-    """The keys that are only old, and those that are only new."""
+    """The keys that only the old slice has, and those that only the new slice has."""
     if not len(old) or not len(new):
         return old.to_pylist(), new.to_pylist()
     before, after = (pa.concat_arrays(each.chunks) for each in (old, new))
@@ -254,7 +254,7 @@ def _difference(old: pa.ChunkedArray, new: pa.ChunkedArray) -> tuple[list[str], 
     is_kept = np.zeros(len(before), np.bool_)
     is_kept[places.drop_null().to_numpy()] = True
     left = before.filter(pa.array(~is_kept))
-    if len(left):  # a key that is there twice was found in its first place only
+    if len(left):  # index_in finds only the first place of a key that occurs twice
         left = left.filter(pc.invert(pc.is_in(left, value_set=after)))
     return left.to_pylist(), after.filter(places.is_null()).to_pylist()
 

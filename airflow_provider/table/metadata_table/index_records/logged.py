@@ -1,4 +1,4 @@
-"""What the indexes take from a log file: statistics of the rows in it.
+"""The index records of a log file: statistics of its rows.
 
 Sources: ``HoodieAppendHandle.processAppendResult`` and ``HoodieTableMetadataUtil`` of Apache Hudi.
 """
@@ -22,13 +22,13 @@ from airflow_provider.table.storage import ByteRange, Storage
 def logged_column_stats(
     storage: Storage, log_file: BaseFile, columns: Sequence[str], schema: TableSchema | None
 ) -> list[ColumnStats]:
-    """The statistics of the rows in a log file; none where it only deletes keys.
+    """The statistics of the rows in a log file; none where the file only deletes keys.
 
     :param storage: the table's storage.
     :param log_file: the log file.
     :param columns: names of columns.
-    :param schema: the table's schema, in whose types the statistics are; None for the file's own.
-    :raises FileNotFoundError: when it is not there.
+    :param schema: the table's schema, whose types the statistics get; None for the file's own.
+    :raises FileNotFoundError: when the file does not exist.
     """
     blocks = read_log_blocks(ByteRange.of_file(storage, log_file.path))
     found = [block_rows(block) for block in blocks if block.block_type in DATA_BLOCKS]

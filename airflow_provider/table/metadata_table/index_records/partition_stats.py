@@ -65,11 +65,11 @@ def recomputed_partition_stats(
     :param storage: the table's storage.
     :param records: partition statistics that are about to be logged.
     :param keys: from :func:`keys_to_recompute`.
-    :param added: the base files that the commit adds; the given statistics are those of them.
+    :param added: the base files that the commit adds; the given statistics are of these files.
     :param view: the snapshot before the commit.
     :param schema: the table's schema after the commit.
-    :return: records by key, to be logged instead of the given ones; empty when the known ones have the same
-        types.
+    :return: records by key, to be logged instead of the given ones; empty when the known statistics have the
+        same types.
     """
     said = MetadataTable(metadata_storage(storage)).versions_of(MetadataPartition.PARTITION_STATS, keys)
     columns: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What the indexes take from a base file: statistics, bloom filter, record keys.
+"""The index records of a base file: statistics, bloom filter, record keys.
 
 Sources: ``ParquetUtils.readColumnStatsFromMetadata``, ``ValueType`` and ``ValueMetadata`` of Apache
 Hudi 1.1. Everything but the record keys is in the file's footer.
@@ -28,11 +28,11 @@ from airflow_provider.table.metadata_table.records import (
 from airflow_provider.table.schema import META_COLUMNS
 
 MAX_COLUMNS = 32
-"""Hudi's default for the number of columns whose statistics are kept."""
+"""Hudi's default for the number of columns whose statistics are indexed."""
 
 _COMMIT_TIME, _, _RECORD_KEY, _PARTITION_PATH, _ = META_COLUMNS
 INDEXED_META_COLUMNS = (_COMMIT_TIME, _PARTITION_PATH, _RECORD_KEY)
-"""Hudi's own columns whose statistics are kept beside those of the data."""
+"""Hudi's own columns whose statistics are indexed besides those of the data columns."""
 
 _TYPES: dict[pa.DataType, ValueType] = {
     pa.bool_(): ValueType.BOOLEAN,
@@ -96,12 +96,13 @@ def kind_of(data_type: pa.DataType) -> Kind:
 def indexed_columns(
     schema: pa.Schema, columns: Sequence[str] | None = None, *, most: int = MAX_COLUMNS
 ) -> list[str]:
-    """The columns of a table whose statistics are kept.
+    """The columns of a table whose statistics are indexed.
 
     :param schema: the table's schema.
     :param columns: the chosen columns (``hoodie.metadata.index.column.stats.column.list``); None for the
         first columns with a type that has statistics.
-    :param most: the number of these (``hoodie.metadata.index.column.stats.max.columns.to.index``).
+    :param most: the number of columns without a list
+        (``hoodie.metadata.index.column.stats.max.columns.to.index``).
     :raises InvalidInputError: when a chosen column does not exist or has a type without an order.
     """
     if columns is None:
@@ -289,7 +290,7 @@ def _wrapped(kind: ValueType, value: Any) -> WrappedValue | None:
     if value is None:
         return None
     if kind is ValueType.DECIMAL:
-        # As few bytes as a signed number takes (BigInteger.toByteArray).
+        # The fewest bytes that hold the signed number (BigInteger.toByteArray).
         size = (value if value >= 0 else ~value).bit_length() // 8 + 1
         value = value.to_bytes(size, "big", signed=True)
     return WrappedValue(_WRAPPERS.get(kind, _OTHERS), value)
