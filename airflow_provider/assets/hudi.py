@@ -1,7 +1,8 @@
 """The asset of a table, and its URI.
 
-A table that a metastore knows is ``hudi://database/table``. One that is given by its location is
-``hudi://localhost/srv/lake/flights``, or ``hudi://s3/bucket/lake/flights`` for ``s3://bucket/lake/flights``.
+The asset of a table of a metastore is ``hudi://database/table``. The asset of a table that is given by its
+location is ``hudi://localhost/srv/lake/flights``, or ``hudi://s3/bucket/lake/flights`` for
+``s3://bucket/lake/flights``.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> Dataset:
     """The dataset of an asset, as OpenLineage names it.
 
-    :param asset: of this scheme.
-    :param lineage_context: of Airflow's; not needed.
+    :param asset: an asset of this scheme.
+    :param lineage_context: Airflow's context; not needed.
     """
     from airflow.providers.common.compat.openlineage.facet import Dataset
 

@@ -1,4 +1,4 @@
-"""``@task.ingest``: the rows that a function returns, into a table."""
+"""``@task.ingest``: a task that writes the rows of a function into a table."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def ingest_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any
     :class:`~airflow_provider.operators.IngestOperator`. A retry whose earlier try has committed returns that
     try's result, and does not call the function.
 
-    :param python_callable: the function; Airflow gives it.
-    :param kwargs: ``table`` and others of :class:`~airflow_provider.operators.IngestOperator`, but for
-        those of the source and of Spark.
+    :param python_callable: the function; Airflow passes it.
+    :param kwargs: arguments of :class:`~airflow_provider.operators.IngestOperator`, ``table`` first, except
+        those for the source and for Spark.
     :raises InvalidInputError: when an argument of a source or of Spark is given.
     """
     return task_decorator_factory(
@@ -111,7 +111,7 @@ def _as_arrow(returned: Any) -> pa.Table:
     if isinstance(returned, pa.Table):
         return returned
     if type(returned).__module__.partition(".")[0] == "pandas":
-        # An index is no column, unless the function says so by reset_index().
+        # A pandas index does not become a column, unless the function calls reset_index().
         return pa.Table.from_pandas(returned, preserve_index=False)
     if hasattr(returned, "__arrow_c_stream__"):
         return pa.table(returned)

@@ -63,9 +63,8 @@ class LockProviderHook(BaseHook):
 
         :param options: Hudi's options for the lock
             (:attr:`~airflow_provider.table.hudi_options.HudiOptions.lock`).
-        :raises InvalidConnectionError: when the connection does not exist (the default one
-            may be missing), is of another type, has an invalid extra, or contradicts the
-            options.
+        :raises InvalidConnectionError: when the connection does not exist (the default connection may be
+            missing), is of another type, has an invalid extra, or contradicts the options.
         """
         given = agreed_config(
             self._given() if self._read is None else self._read,

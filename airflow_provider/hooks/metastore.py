@@ -61,8 +61,8 @@ class MetastoreHook(BaseHook):
         """The metastore; each hook opens it once.
 
         :param must_exist: True for a caller that only reads: a missing SQLite database is not created.
-        :raises InvalidConnectionError: when the connection does not exist (the default one
-            may be missing where all tasks run on one machine), is of another type or is invalid.
+        :raises InvalidConnectionError: when the connection does not exist (the default connection may be
+            missing if all tasks run on one machine), is of another type or is invalid.
         :raises NoSuchObjectError: when the database must exist, and does not.
         :raises MetastoreUnavailableError: when the database cannot be reached.
         """
@@ -106,7 +106,7 @@ class MetastoreHook(BaseHook):
     def table_connections(self) -> dict[str, str]:
         """The connections with which the page reads the metastore's tables.
 
-        :return: ``storage_conn_id`` and ``lock_conn_id``, where the metastore's connection names them.
+        :return: ``storage_conn_id`` and ``lock_conn_id``, if the metastore's connection names them.
         :raises InvalidConnectionError: see :meth:`get_metastore`.
         """
         try:
@@ -239,7 +239,7 @@ def _tell_embedded(file: Path) -> None:
 
 
 def _check_one_machine() -> None:
-    """Refuse the embedded database where each worker would have its own.
+    """Refuse the embedded database if each worker would have a database of its own.
 
     :raises InvalidConnectionError: when the executor runs tasks on other machines.
     """

@@ -21,7 +21,7 @@ from airflow_provider.replication import (
 class ReplicationHook(BaseHook):
     """A replication between two metastores, by two connections of type ``table_metastore``.
 
-    The connections name databases. For replication and lag, they may name servers.
+    Each connection names a metastore's database, or its servers.
 
     :param source_metastore_conn_id: connection of the source's metastore.
     :param target_metastore_conn_id: connection of the target's metastore.
@@ -48,8 +48,8 @@ class ReplicationHook(BaseHook):
         """The policy of a replication, with the arguments of the storages' file systems.
 
         :param name: name of the replication.
-        :param databases: the target's database for each of the source's.
-        :param locations: the target's folder or URL for each of the source's.
+        :param databases: the target's database for each database of the source.
+        :param locations: the target's folder or URL for each folder or URL of the source.
         :raises InvalidInputError: see :class:`ReplicationPolicy`.
         :raises InvalidConnectionError: when a storage connection does not exist, or is invalid.
         """

@@ -1,4 +1,4 @@
-"""Asking the manager of a Spark cluster for a driver that runs there."""
+"""Asking the manager of a Spark cluster for the state of a driver that runs there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SparkCluster(abc.ABC):
 
     :param connection: of type ``spark``.
     :cvar submitting: Spark's configuration with which spark-submit ends once the driver is submitted.
-    :cvar following: Spark's configuration with which it stays until the driver has ended.
+    :cvar following: Spark's configuration with which spark-submit stays until the driver has ended.
     """
 
     submitting: ClassVar[dict[str, str]]
@@ -34,18 +34,18 @@ class SparkCluster(abc.ABC):
 
     @abc.abstractmethod
     def state(self, submission: str) -> tuple[str, bool]:
-        """The state of a driver, in the manager's word, and whether it is an end.
+        """The state of a driver, in the manager's word, and whether the driver has ended.
 
-        :param submission: the id that the manager gave to it.
-        :raises OSError: when the manager cannot be asked, or does not know it.
+        :param submission: the id that the manager gave to the driver.
+        :raises OSError: when the manager cannot be reached, or does not know the driver.
         """
 
     @abc.abstractmethod
     def kill(self, submission: str) -> None:
         """End a driver.
 
-        :param submission: the id that the manager gave to it.
-        :raises OSError: when the manager cannot be asked.
+        :param submission: the id that the manager gave to the driver.
+        :raises OSError: when the manager cannot be reached.
         """
 
 
@@ -127,7 +127,7 @@ def spark_cluster(connection: Connection) -> SparkCluster | None:
     """The manager of the cluster that a connection names.
 
     :param connection: of type ``spark``.
-    :return: None where it cannot be asked for a driver: on Kubernetes, on this machine, and on a YARN whose
+    :return: None if no manager can be asked for a driver: on Kubernetes, on this machine, and on a YARN whose
         resource manager's address the connection does not name.
     """
     master = connection.host or ""

@@ -89,7 +89,7 @@ def task_stats(task: Any) -> Iterator[None]:
 
 
 class _OwnTable:
-    """The table of a task; measurements contain its name as the task gives it."""
+    """The table of a task; measurements contain the name by which the task names it."""
 
     def __init__(self, task: Any) -> None:
         self._task = task

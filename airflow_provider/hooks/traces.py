@@ -1,4 +1,4 @@
-"""The engine's measurements in the trace of a task, where Airflow's tracing is on (``[traces] otel_on``)."""
+"""The engine's measurements in the trace of a task, if Airflow's tracing is on (``[traces] otel_on``)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _tracer = trace.get_tracer("airflow_provider")
 def told_to_trace() -> Listener | None:
     """A listener that adds measurements to the current span, which is Airflow's span of the task.
 
-    A timer becomes a span below it, with the time at which it was measured, also in another process. A
-    counter becomes an event of it. Tags become attributes.
+    A timer becomes a span below the task's span, with the time of the measurement, also if another process
+    measured it. A counter becomes an event of the task's span. Tags become attributes.
 
-    :return: None where nothing is traced.
+    :return: None if Airflow does not trace the task.
     """
     span = trace.get_current_span()
     if not span.is_recording():

@@ -334,7 +334,7 @@ class ClusteringOperator(_PlansClustering, RunClusteringOperator):
         )
 
     If there is a pending plan that nobody executes, for example of a killed task, the operator executes that
-    plan first. When there is nothing to cluster, the operator starts no Spark.
+    plan instead of a new one. When there is nothing to cluster, the operator starts no Spark.
 
     Arguments: those of :class:`ScheduleClusteringOperator` and :class:`RunClusteringOperator`.
     """

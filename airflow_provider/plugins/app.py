@@ -34,7 +34,7 @@ from airflow_provider.reports import (
 )
 
 FIRST_LOOK_SECONDS = 0.7
-"""The list of tables waits so long for all its rows; a row that is not read by then appears the next time."""
+"""The list of tables waits this long for its rows; a row that is read later appears the next time."""
 
 _AIRFLOW = "airflow's own database"
 

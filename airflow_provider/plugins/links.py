@@ -30,7 +30,7 @@ class TableLink(BaseOperatorLink):
 
 
 class InstantLink(BaseOperatorLink):
-    """The task's instant on its table's page; the page without an instant where the task made none."""
+    """The task's instant on its table's page; the page without an instant if the task made none."""
 
     name = "Instant"
 
@@ -47,7 +47,7 @@ class SparkLink(BaseOperatorLink):
     name = "Spark"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The URL of Spark's history server, or YARN's resource manager; empty where none is configured."""
+        """The URL of Spark's history server, or YARN's resource manager; empty if none is configured."""
         spark_conf: dict[str, Any] = getattr(operator, "spark_conf", None) or {}
         address = str(spark_conf.get(_HISTORY_SERVER) or _resource_manager(operator))
         return address if not address or "://" in address else f"http://{address}"

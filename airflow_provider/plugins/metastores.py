@@ -99,10 +99,10 @@ class Metastores:
         return KnownTable(conn_id, name, info.location, **self._hooks[conn_id].table_connections())
 
     def replications(self, conn_id: str, others: Sequence[str]) -> list[dict[str, Any]]:
-        """The replications into a metastore, each with its lag if one of the others is its source.
+        """The replications into a metastore, each with its lag if ``others`` contains its source.
 
         :param conn_id: the target's connection.
-        :param others: ids of the connections among which the sources are looked for.
+        :param others: ids of the connections among which the method looks for the sources.
         :return: JSON-able: see :class:`ReplicationLag`, and ``source``: a connection, or a metastore's URL.
         """
         target, found = self.opened(conn_id), []
@@ -137,7 +137,7 @@ class Metastores:
         return history
 
     def lock_of(self, known: KnownTable, table: HudiTable) -> LockProvider:
-        """A contender for a table's lock, made as its operators make it."""
+        """A contender for a table's lock, made as the table's operators make it."""
         config = LockProviderHook(known.lock_conn_id).lock_config(table.hudi_options.lock)
         return open_lock(config, table.storage)
 

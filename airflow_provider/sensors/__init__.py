@@ -1,4 +1,4 @@
-"""Sensors: what a DAG waits for."""
+"""Sensors: tasks that wait for writes, indexes, consumers of the notification log, or a replication."""
 
 from airflow_provider.sensors.index_ready import IndexReadySensor
 from airflow_provider.sensors.notification_log import NotificationLogCatchupSensor

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class PollingSensor(BaseSensorOperator, abc.ABC):
     """A sensor that looks in a worker (``mode`` poke or reschedule) or defers to a trigger.
 
-    An error that no retry mends fails the task at once, like an operator's. ``soft_fail`` skips the task
-    after a timeout only: a missing table fails it.
+    An error that no retry can avoid fails the task at once, as in an operator. ``soft_fail`` skips the task
+    only after a timeout: a missing table fails it.
 
     :param deferrable: wait in the triggerer and free the worker's slot.
     """
@@ -42,7 +42,7 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
     def look(self) -> Progress:
         """Look once.
 
-        :raises TableServiceError: when what is waited for cannot come to be.
+        :raises TableServiceError: when the sensor would wait in vain.
         """
 
     @abc.abstractmethod
@@ -55,7 +55,7 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
     def result_of(self, found: dict[str, Any]) -> dict[str, Any]:
         """The task's result.
 
-        :param found: what was found when nothing blocked any more.
+        :param found: the progress of the last look, in which nothing blocks.
         """
         return found
 
@@ -91,8 +91,8 @@ class PollingSensor(BaseSensorOperator, abc.ABC):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """End the task as the trigger's event says.
 
-        :raises AirflowSensorTimeout: when the deadline passed; says what was waited for.
-        :raises TableServiceError: what the trigger met, as the type it had there.
+        :raises AirflowSensorTimeout: when the deadline has passed; the message names what still blocks.
+        :raises TableServiceError: the trigger's error, in its original type.
         """
         if event["status"] == "success":
             return self.result_of(event["result"])

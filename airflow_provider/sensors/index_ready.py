@@ -12,12 +12,12 @@ from airflow_provider.triggers.polling import Progress, while_briefly_unavailabl
 
 
 class IndexReadySensor(TableSensor):
-    """Waits until readers and writers of a table use all of some indexes.
+    """Waits until all named indexes of a table are complete, so that readers and writers use them.
 
-    The log tells of each missing index whether it is planned, who builds it, and how far the build is.
+    For each missing index the log says whether the index is planned, who builds it, and how far the build is.
 
     :param table: ``database.table``, or the table's path or URL (templated).
-    :param indexes: their names: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
+    :param indexes: names of the indexes: ``files``, ``column_stats``, ``bloom_filters``, ``record_index``,
         ``partition_stats`` (templated).
     :param metastore_conn_id: connection of type ``table_metastore`` (templated).
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).

@@ -27,16 +27,16 @@ class NotificationLogCatchupSensor(PollingSensor):
             task_id="caught_up", until="{{ ti.xcom_pull('ingest')['event_id'] }}", deferrable=True
         )
 
-    The log says of each consumer that is behind how far it is, and, once it moved, at what rate.
-    In mode reschedule each look is a process of its own, and knows no rate.
+    For each consumer that is behind, the log has its position, and its rate once it has moved. In mode
+    reschedule each look is a process of its own, and the log has no rate.
 
-    :param until: an event id, or the result of an ingestion, which has one (templated).
-    :param txn_id: instead of ``until``, a transaction, whose COMMIT_TXN event is waited for, or the result
-        of an ingestion, which has one (templated).
-    :param consumers: names of registered consumers; all that are registered when None, and
-        the log itself when none is (templated).
-    :param gone_after: seconds, or a timedelta: a consumer that has had something to read and given no sign
-        of life for so long is an error.
+    :param until: an event id, or the result of an ingestion, which contains one (templated).
+    :param txn_id: instead of ``until``, a transaction, or the result of an ingestion, which contains one. The
+        sensor waits for the transaction's COMMIT_TXN event (templated).
+    :param consumers: names of registered consumers. When None, the sensor waits for all registered consumers,
+        or for the log itself if there are none (templated).
+    :param gone_after: seconds, or a timedelta. If a consumer has had something to read, and given no sign of
+        life for so long, the sensor fails.
     :param metastore_conn_id: connection of type ``table_metastore`` (templated).
     :param deferrable: wait in the triggerer and free the worker's slot.
     """
@@ -74,7 +74,7 @@ class NotificationLogCatchupSensor(PollingSensor):
         :raises InvalidInputError: when ``until`` is no event id, or ``txn_id`` no transaction id.
         :raises NoSuchObjectError: when a named consumer is not registered.
         :raises NoSuchTransactionError: when the transaction was never opened.
-        :raises TransactionAbortedError: when it was aborted.
+        :raises TransactionAbortedError: when the transaction was aborted.
         :raises ConsumerGoneError: when a consumer gave no sign of life for ``gone_after``.
         :raises MetastoreUnavailableError: when the metastore stays unreachable.
         """
@@ -104,7 +104,7 @@ class NotificationLogCatchupSensor(PollingSensor):
 
 
 def _number(given: int | str | Mapping[str, Any], argument: str, key: str) -> int:
-    """The id that was given, itself or in a task's result."""
+    """The id that the DAG gives, itself or in a task's result."""
     text = str(given.get(key) if isinstance(given, Mapping) else given).strip()
     if not text.isdecimal():
         raise InvalidInputError(

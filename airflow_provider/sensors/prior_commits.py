@@ -15,7 +15,7 @@ from airflow_provider.triggers.prior_commits import PriorCommitsFenceTrigger, pr
 class PriorCommitsFenceSensor(TableSensor):
     """Waits until no write of a table that was requested before an instant is pending any more.
 
-    Completed and rolled back writes are over. Each write that blocks is logged, with its owner,
+    Completed and rolled-back writes no longer block. The log names each write that blocks, with its owner,
     the age of its heartbeat, and whether it is alive.
 
     :param table: ``database.table``, or the table's path or URL (templated).

@@ -1,4 +1,4 @@
-"""Waiting until a target is as close to its source as wanted."""
+"""Waiting until the target of a replication is close enough to its source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider.triggers.replication import ReplicationLagTrigger, lag_is_
 
 
 class ReplicationLagSensor(PollingSensor):
-    """Waits until the target of a replication is as close to its source as wanted.
+    """Waits until the target of a replication is as close to its source as the arguments ask.
 
     ::
 
@@ -27,17 +27,17 @@ class ReplicationLagSensor(PollingSensor):
             deferrable=True,
         )
 
-    Its result is the lag, as ``table-services replication status`` tells it.
+    Its result is the lag, with the fields of ``table-services replication status``.
 
     :param policy: the replication (templated).
-    :param max_events: at most so many events may be left to apply (templated).
-    :param max_seconds: seconds, or a timedelta: the oldest of them may be so old at most.
-    :param txn_id: a transaction of the source that has to have arrived, or the result of an ingestion, which
-        has one (templated).
+    :param max_events: the most events that may be left to apply (templated).
+    :param max_seconds: seconds, or a timedelta: the greatest age of the oldest event that is left.
+    :param txn_id: a transaction of the source that must have arrived, or the result of an ingestion, which
+        contains one (templated).
     :param source_metastore_conn_id: connection of the source's metastore (templated).
     :param target_metastore_conn_id: connection of the target's metastore (templated).
     :param deferrable: wait in the triggerer and free the worker's slot.
-    :raises InvalidInputError: when none of the three is given.
+    :raises InvalidInputError: when ``max_events``, ``max_seconds`` and ``txn_id`` are all missing.
     """
 
     template_fields: Sequence[str] = (
@@ -78,7 +78,7 @@ class ReplicationLagSensor(PollingSensor):
         :raises InvalidInputError: when ``max_events`` or ``txn_id`` is no number.
         :raises NoSuchObjectError: when there is no such replication.
         :raises NoSuchTransactionError: when the transaction was never opened.
-        :raises TransactionAbortedError: when it was aborted.
+        :raises TransactionAbortedError: when the transaction was aborted.
         :raises MetastoreUnavailableError: when a metastore stays unreachable.
         """
         source, target = (

@@ -39,5 +39,5 @@ class TableSensor(PollingSensor, abc.ABC):
         return TableHook(self.metastore_conn_id, self.storage_conn_id)
 
     def result_of(self, found: dict[str, Any]) -> dict[str, Any]:
-        """See :meth:`PollingSensor.result_of`; the table's name is the task's, as in an operator's."""
+        """See :meth:`PollingSensor.result_of`; adds the name by which the task names the table."""
         return {"table": self.table, **found}

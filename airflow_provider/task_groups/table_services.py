@@ -48,12 +48,12 @@ def table_services(
         with DAG("flights_services", schedule="@hourly", max_active_runs=1):
             table_services("lake.flights", cluster={"sort_by": ["dest"]}, clean={"retained": 20})
 
-    Each service goes by the table's own options (docs/configuration.md), where the group says nothing else,
-    and does nothing where nothing is due. Writers go on beside all of them: a clustering has the priority
-    ``table_service``, and gives way to ingestion and backfills.
+    Each service uses the table's own options (docs/configuration.md), unless the group's arguments override
+    them, and does nothing if nothing is due. Writers may run beside all services: a clustering has the
+    priority ``table_service``, and yields to ingestion and backfills.
 
-    The group has two rows of tasks, so that the services that need no Spark go on where Spark fails:
-    ``index``, then ``cluster``; and beside them ``compact``, ``clean``, ``archive``.
+    The group has two rows of tasks, so that the services without Spark continue when Spark fails: ``index``,
+    then ``cluster``; and beside them ``compact``, ``clean``, ``archive``.
 
     :param table: ``database.table``, or the table's path or URL.
     :param group_id: the group's name; the tasks are ``<group_id>.index`` and so on.
@@ -61,15 +61,15 @@ def table_services(
         :class:`~airflow_provider.operators.BuildIndexOperator`.
     :param cluster: whether to cluster, or arguments of
         :class:`~airflow_provider.operators.ClusteringOperator`.
-    :param compact: whether to compact the metadata table, or arguments of
+    :param compact: whether to compact a merge-on-read table and the metadata table, or arguments of
         :class:`~airflow_provider.operators.CompactionOperator`.
     :param clean: whether to clean, or arguments of :class:`~airflow_provider.operators.CleanOperator`.
     :param archive: whether to archive, or arguments of
         :class:`~airflow_provider.operators.ArchiveTimelineOperator`.
-    :param spark_conn_id: of ``index`` and ``cluster``; see
+    :param spark_conn_id: argument of ``index`` and ``cluster``; see
         :class:`~airflow_provider.operators.BuildIndexOperator`.
-    :param spark_conf: of the same.
-    :param spark_submit_options: of the same.
+    :param spark_conf: argument of the same two tasks.
+    :param spark_submit_options: argument of the same two tasks.
     :param shared: arguments of all tasks, such as ``metastore_conn_id``, ``retries`` or ``pool``.
     :return: the group, to be put before or after other tasks.
     :raises InvalidInputError: when every service is left out, or a service is neither a bool nor arguments.

@@ -1,4 +1,4 @@
-"""Triggers: the waiting of sensors and of loads, in the triggerer, and what starts DAGs."""
+"""Triggers: sensors and loads wait in the triggerer, and events of the notification log start DAGs."""
 
 from airflow_provider.triggers.index_ready import IndexReadyTrigger
 from airflow_provider.triggers.notification_event import NotificationLogEventTrigger

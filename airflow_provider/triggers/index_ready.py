@@ -12,10 +12,10 @@ from airflow_provider.triggers.table import TableTrigger
 
 
 def indexes_ready(table: HudiTable, indexes: Sequence[str]) -> Progress:
-    """Whether readers and writers use all of some indexes.
+    """Whether all named indexes are complete, so that readers and writers use them.
 
     :param table: the table.
-    :param indexes: their names.
+    :param indexes: names of the indexes.
     """
     there = {each.index: each for each in index_status(table)}
     blocking = []
@@ -32,10 +32,10 @@ def indexes_ready(table: HudiTable, indexes: Sequence[str]) -> Progress:
 
 
 class IndexReadyTrigger(TableTrigger):
-    """Fires when all of some indexes are complete.
+    """Fires when all named indexes are complete.
 
     :param location: absolute path or URL of the table.
-    :param indexes: their names.
+    :param indexes: names of the indexes.
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook`.
     :param poke_interval: seconds between two looks.
     :param deadline: seconds since the epoch; then the event's status is ``timeout``.

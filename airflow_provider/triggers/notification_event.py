@@ -25,9 +25,9 @@ from airflow_provider.triggers.polling import while_briefly_unavailable
 log = logging.getLogger(__name__)
 
 _OF_NO_TABLE = frozenset({EventType.OPEN_TXN, EventType.COMMIT_TXN, EventType.ABORT_TXN})
-# An error that needs a person is told so often, not at every look.
+# The trigger logs an error that needs a person this often, not at every look.
 _PAUSE_AFTER_ERROR = 30.0
-# Sensors that wait for this consumer see by this that it lives.
+# By this sign of life, sensors that wait for the consumer see that it is alive.
 _LONGEST_SILENCE = 30.0
 
 
@@ -44,36 +44,36 @@ class NotificationLogEventTrigger(BaseEventTrigger):
         )])
         with DAG("flights_report", schedule=[arrivals]): ...
 
-    Its cursor is a consumer of the notification log. It moves when Airflow has stored what was delivered, so
-    that every event comes at least once, whatever is killed and when; after a kill one may come again.
-    An event's id says which. The payload, ``asset_event.extra["payload"]``, is::
+    The trigger's cursor is a consumer of the notification log. The cursor moves when Airflow has stored a
+    delivery. So every event arrives at least once, whichever process is killed; after a kill an event may
+    arrive again, with the same id. The payload, ``asset_event.extra["payload"]``, is::
 
         {"consumer": "flights_report", "event_id": 17, "missed": None, "events": [
             {"event_id": 17, "event_type": "INSERT", "event_time": 1385884800,
              "database": "lake", "table": "flights"},
         ]}
 
-    with the events in order, and ``event_id`` that of the last one. ``missed`` is
-    ``{"after": 3, "through": 9}`` when these events were removed before they were read; see ``restart``.
+    with the events in order; ``event_id`` is the id of the last one. If retention removed events before the
+    trigger read them, ``missed`` is ``{"after": 3, "through": 9}``; see ``restart``.
 
-    :param consumer: name of the cursor; each watcher needs one of its own. Retention waits for it. Remove
-        a cursor that is no longer needed: ``table-services metastore forget``.
+    :param consumer: name of the cursor; each watcher needs a cursor of its own. Retention waits for the
+        cursor. Remove a cursor that nobody needs any more: ``table-services metastore forget``.
     :param event_types: names of :class:`~airflow_provider.metastore.EventType`; all when None.
     :param table: only events of this table, ``database.table``.
     :param database: only events of this database.
-    :param start_event_id: where a new cursor begins: the last event that counts as known. None for the log's
-        end, 0 for all that is left. A cursor that is registered goes on where it is.
-    :param restart: what becomes of a cursor that fell out of retention. False: the trigger's log says so,
-        again and again, until somebody restarts it. True: it begins again at the log's end; the log and
-        the payload tell what was missed.
-    :param expiry_seconds: after so long without a triggerer retention waits for it no longer; None to wait
-        for ever.
-    :param max_events: at most so many events are delivered at once.
+    :param start_event_id: the event after which a new cursor begins. None for the log's end, 0 for all events
+        in the log. A registered cursor continues at its position.
+    :param restart: what the trigger does if retention has removed events that the cursor has not read. False:
+        it logs this again and again, until somebody restarts the cursor. True: the cursor begins again at the
+        log's end; the log and the payload name the missed events.
+    :param expiry_seconds: seconds without a triggerer after which retention no longer waits for the cursor;
+        None to wait for ever.
+    :param max_events: the most events in one delivery.
     :param with_message: deliver the events' messages, too: Airflow stores them in its database.
-    :param poll_interval: seconds between two looks. What happens in between is delivered together.
+    :param poll_interval: seconds between two looks. One delivery has all events in between.
     :param metastore_conn_id: connection of type ``table_metastore``.
-    :param kwargs: of Airflow's own: ``queue``, from 3.4 on.
-    :raises InvalidInputError: when a type is not known, or an argument cannot work.
+    :param kwargs: Airflow's own arguments: ``queue``, from 3.4 on.
+    :raises InvalidInputError: when a type is not known, or an argument is invalid.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class NotificationLogEventTrigger(BaseEventTrigger):
     def shared_stream_key(self) -> Hashable:
         """See :meth:`airflow.triggers.base.BaseEventTrigger.shared_stream_key`.
 
-        Only a shared stream is told when Airflow has stored what was delivered.
+        Airflow tells only a shared stream when it has stored a delivery.
         """
         return type(self).__qualname__, self.cursor.metastore_conn_id, self.cursor.consumer
 
@@ -139,7 +139,7 @@ class NotificationLogEventTrigger(BaseEventTrigger):
             yield TriggerEvent(delivery.payload())  # type: ignore[no-untyped-call]
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """The events, without Airflow's word that it has stored them: the next call counts as that."""
+        """The events, where Airflow does not confirm that it has stored them: the next call confirms it."""
         producer = _Producer(self.cursor)
         async for delivery, position in producer.open_stream():
             yield TriggerEvent(delivery.payload())  # type: ignore[no-untyped-call]
@@ -163,14 +163,14 @@ class Cursor:
     metastore_conn_id: str
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments as JSON has them."""
+        """The arguments as JSON values."""
         types = None if self.event_types is None else list(self.event_types)
         return {**vars(self), "event_types": types}
 
     def validate(self) -> None:
-        """Look at everything that can be looked at without the metastore.
+        """Check everything that can be checked without the metastore.
 
-        :raises InvalidInputError: when it cannot work.
+        :raises InvalidInputError: when an argument is invalid.
         """
         if not self.consumer:
             raise InvalidInputError("the trigger's cursor needs a name: give 'consumer'")
@@ -224,9 +224,9 @@ class Cursor:
     def unread(self, metastore: AnyMetastore, position: int) -> Delivery:
         """The events after a position.
 
-        :raises EventsExpiredError: when some of it was removed, unless ``restart``.
+        :raises EventsExpiredError: when retention has removed some of them, unless ``restart`` is True.
         """
-        # Before the events: all up to there are in the log when they are read.
+        # Read before the events, so that all events up to this position are in the log when they are read.
         head = metastore.current_event_id()
         database, table = split_table_name(self.table) if self.table else (self.database, None)
         try:
@@ -250,9 +250,9 @@ class Cursor:
 class Delivery:
     """The events that one look found.
 
-    :param cursor: for which trigger.
-    :param events: those that it wants, in order.
-    :param position: where the cursor is when they are stored.
+    :param cursor: the trigger's cursor.
+    :param events: the events that the cursor asks for, in order.
+    :param position: the cursor's position once Airflow has stored the events.
     :param missed: the events that were removed before they were read: ``after`` and ``through``.
     """
 
@@ -300,7 +300,7 @@ class _Producer(SharedStreamProducer):
                     self._metastore = await asyncio.to_thread(open_metastore, url)
                 delivery = await asyncio.to_thread(self._look, self._metastore)
             except TableServiceError as error:
-                # A trigger that raises is started again at once, and again.
+                # Airflow starts a trigger that raises again at once, again and again.
                 pause = max(pause, _PAUSE_AFTER_ERROR)
                 log.error(  # noqa: TRY400
                     "consumer %s: %s; looking again in %g s", self._cursor.consumer, error, pause
@@ -314,8 +314,8 @@ class _Producer(SharedStreamProducer):
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         """See :meth:`airflow.triggers.shared_stream.SharedStreamProducer.advance`.
 
-        :raises MetastoreError: when a delivery was not stored, or the cursor cannot be moved: then the
-            trigger starts again, from where the cursor is.
+        :raises MetastoreError: when Airflow did not store a delivery, or the cursor cannot be moved: then the
+            trigger starts again, at the cursor's position.
         """
         for delivery, outcome in batch:
             if outcome.failed or not outcome.acked:
@@ -333,7 +333,7 @@ class _Producer(SharedStreamProducer):
             await asyncio.to_thread(self._metastore.close)
 
     def _look(self, metastore: AnyMetastore) -> Delivery | None:
-        """The next delivery; without events for it, the cursor follows the log."""
+        """The next delivery. If no event is to be delivered, the cursor moves to the log's end."""
         at = self._cursor.look_up(metastore)
         delivery = self._cursor.unread(metastore, at.event_id)
         if delivery.events or delivery.missed:

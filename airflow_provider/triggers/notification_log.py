@@ -23,20 +23,20 @@ from airflow_provider.triggers.polling import PollingTrigger, Progress, while_br
 GONE_AFTER_SECONDS = 600.0
 """Seconds without a sign of life after which retention no longer waits for a replica either."""
 
-# A consumer's rate is that over so many of its latest moves.
+# A consumer's rate is its rate over this number of its latest moves.
 _MOVES = 10
 
 
 @dataclass
 class CatchUp:
-    """The event that is waited for, and the consumers' moves since the wait began.
+    """The event to wait for, and the consumers' moves since the wait began.
 
     :param until: an event id; None to wait for a transaction.
-    :param txn_id: the transaction, whose COMMIT_TXN event is waited for; None to wait for an event.
-    :param consumers: names of registered consumers; all that are registered when None, and the log itself
-        when none is.
-    :param gone_after: seconds; a consumer that had something to read and gave no sign of life for so long
-        is not waited for any longer.
+    :param txn_id: the transaction whose COMMIT_TXN event to wait for; None to wait for an event.
+    :param consumers: names of registered consumers; all registered consumers when None, or the log itself if
+        there are none.
+    :param gone_after: seconds; the wait for a consumer ends if it had something to read and gave no sign of
+        life for so long.
     """
 
     until: int | None
@@ -46,13 +46,14 @@ class CatchUp:
     _moves: dict[str, deque[tuple[float, int]]] = field(default_factory=dict)
 
     def look(self, metastore: AnyMetastore) -> Progress:
-        """Look how far everybody is.
+        """Compare the positions of the consumers with the event.
 
         :param metastore: the metastore that keeps the log.
-        :raises NoSuchObjectError: when a named consumer is not registered; names those that are.
+        :raises NoSuchObjectError: when a named consumer is not registered; the message names the registered
+            ones.
         :raises NoSuchTransactionError: when the transaction was never opened.
-        :raises TransactionAbortedError: when it was aborted.
-        :raises ConsumerGoneError: when a consumer that is waited for is gone.
+        :raises TransactionAbortedError: when the transaction was aborted.
+        :raises ConsumerGoneError: when one of the consumers is gone.
         """
         consumer_lags(metastore)
         awaited = self._awaited(metastore)
@@ -118,7 +119,7 @@ class CatchUp:
     def _describe(self, consumer: LogConsumer, until: int) -> str:
         moves = self._moves.setdefault(consumer.name, deque(maxlen=_MOVES))
         if moves and consumer.event_id < moves[-1][1]:
-            moves.clear()  # it was restarted
+            moves.clear()  # somebody has restarted the consumer
         if not moves or consumer.event_id > moves[-1][1]:
             moves.append((time.monotonic(), consumer.event_id))
         behind = until - consumer.event_id

@@ -1,4 +1,4 @@
-"""The base of this provider's waiting: a trigger looks, tells what blocks, and looks again."""
+"""The base of this provider's triggers: a trigger looks, logs what blocks, and looks again."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider.exceptions import LockUnavailableError, MetastoreUnavailableError, to_dict
 
-# A metastore that restarts is back after these; one that is gone should not hold a sensor for ever.
+# A metastore that restarts answers within these attempts. A sensor must not wait for ever for one that is
+# gone.
 _UNAVAILABLE_ATTEMPTS = 5
 _UNAVAILABLE_LONGEST_WAIT_SECONDS = 4.0
 
 TRIGGER_TIMEOUT_SLACK = timedelta(minutes=5)
-"""A trigger ends by its own deadline; so much later Airflow ends one in a triggerer that hangs."""
+"""A trigger ends at its own deadline. Airflow ends a trigger in a hanging triggerer this much later."""
 
 while_briefly_unavailable = tenacity.retry(
     retry=tenacity.retry_if_exception_type((MetastoreUnavailableError, LockUnavailableError)),
@@ -35,8 +36,8 @@ while_briefly_unavailable = tenacity.retry(
 class Progress:
     """The state that one look found.
 
-    :param blocking: one line for each thing that is waited for; nothing is when it is empty.
-    :param result: what is known when nothing blocks any more; JSON-able.
+    :param blocking: one line for each thing that still blocks; the wait is over when it is empty.
+    :param result: the result, once nothing blocks any more; JSON-able.
     """
 
     blocking: tuple[str, ...] = ()
@@ -48,19 +49,19 @@ class Progress:
         return not self.blocking
 
     def news(self, before: Progress) -> list[str]:
-        """The lines that the look before this one had not: a log says once what stays as it is."""
+        """The lines that the previous look did not have, so that the log repeats no line."""
         return [line for line in self.blocking if line not in before.blocking]
 
 
 class PollingTrigger(BaseTrigger, abc.ABC):
     """Looks until nothing blocks, or until the deadline.
 
-    Fires one event, plain JSON: ``{"status": "success", "result": {..}}``,
-    ``{"status": "timeout", "blocking": [..]}`` or ``{"status": "error", "error": {..}}``, the
-    last as :func:`airflow_provider.exceptions.to_dict` describes it.
+    It fires one event, plain JSON: ``{"status": "success", "result": {..}}``, ``{"status": "timeout",
+    "blocking": [..]}`` or ``{"status": "error", "error": {..}}``, the last as
+    :func:`airflow_provider.exceptions.to_dict` describes it.
 
-    The deadline is absolute and the trigger's own: ``dag.test`` knows no timeout of a deferral,
-    and a trigger that moves to another triggerer must not begin to count anew.
+    The deadline is absolute and belongs to the trigger: ``dag.test`` ignores the timeout of a deferral, and a
+    trigger that moves to another triggerer must not begin to count anew.
 
     :param poke_interval: seconds between two looks.
     :param deadline: seconds since the epoch.
@@ -73,7 +74,7 @@ class PollingTrigger(BaseTrigger, abc.ABC):
 
     @abc.abstractmethod
     async def connect(self) -> None:
-        """Read what Airflow knows (connections), in the event loop; called once, first."""
+        """Read Airflow's connections, in the event loop; :meth:`run` calls this once, before any look."""
 
     @abc.abstractmethod
     def look(self) -> Progress:

@@ -1,4 +1,4 @@
-"""Waiting in the triggerer for a replication, or for something to replicate."""
+"""Waiting in the triggerer for a replication to catch up, or for new events to replicate."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def lag_is_small(
     max_seconds: float | None,
     txn_id: int | None,
 ) -> Progress:
-    """Whether a target is as close to its source as wanted.
+    """Whether a target is as close to its source as the arguments ask.
 
     :param policy: the replication.
     :param source: the source's metastore.
     :param target: the target's metastore.
-    :param max_events: at most so many events may be left to apply; None for any number.
-    :param max_seconds: the oldest of them may be so old at most; None for any age.
-    :param txn_id: a transaction of the source that has to have arrived; None for none.
+    :param max_events: the most events that may be left to apply; None for any number.
+    :param max_seconds: the greatest age of the oldest event that is left; None for any age.
+    :param txn_id: a transaction of the source that must have arrived; None for none.
     :raises TransactionAbortedError: when that transaction was aborted.
-    :raises NoSuchTransactionError: when it was never opened.
+    :raises NoSuchTransactionError: when that transaction was never opened.
     """
     lag = replication_lag(policy, source, target)
     blocking = []
@@ -92,7 +92,7 @@ class _PairTrigger(PollingTrigger):
 
 
 class ReplicationLagTrigger(_PairTrigger):
-    """Fires when a target is as close to its source as wanted.
+    """Fires when a target is as close to its source as the arguments ask.
 
     :param policy: the replication.
     :param max_events: see :func:`lag_is_small`.
@@ -137,11 +137,11 @@ class ReplicationLagTrigger(_PairTrigger):
 
 
 class NewEventsTrigger(_PairTrigger):
-    """Fires when the source's log has gone on, or the time is over. Its result is what it was given.
+    """Fires when the source's log has new events, or the time is over. Its result is ``carries``.
 
-    :param after: the last event that is known.
-    :param until: seconds since the epoch; then it fires in any case.
-    :param carries: what the task has to know when it goes on; JSON-able.
+    :param after: the last event that the task knows.
+    :param until: seconds since the epoch; then the trigger fires in any case.
+    :param carries: facts that the task needs when it continues; JSON-able.
     :param source_metastore_conn_id: connection of the source's metastore.
     :param target_metastore_conn_id: connection of the target's metastore.
     :param poke_interval: seconds between two looks.

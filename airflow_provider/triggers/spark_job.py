@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HEARTBEAT_SECONDS = 30.0
-# A manager that was restarted may know its drivers again after a while.
+# A restarted manager may need a while until it knows its drivers again.
 _UNKNOWN_SECONDS = 300.0
 
 
 def kill_driver(connection: Connection, submission: str) -> None:
-    """End a driver, if its cluster's manager can be reached; its write has to be rolled back in any case.
+    """End a driver, if its cluster's manager can be reached; the caller rolls its write back in any case.
 
     :param connection: of type ``spark``.
     :param submission: the id that the cluster's manager gave to the driver.
@@ -53,13 +53,13 @@ def _cluster(connection: Connection | None) -> SparkCluster:
 class SparkJobTrigger(PollingTrigger):
     """Fires when a job that spark-submit has left on a cluster has ended, successful or not.
 
-    The job leaves its answer in the table's storage, which says that it is over. If it dies without one, the
-    cluster's manager says so. Where the manager does not know the driver any more, the job is over when no
-    write of its operation has a fresh heartbeat. Meanwhile the trigger keeps the write's transaction alive.
+    A job that ends leaves its answer in the table's storage. If a job dies without an answer, the cluster's
+    manager says so. If the manager no longer knows the driver, the job counts as ended when no write of its
+    operation has a fresh heartbeat. Meanwhile the trigger keeps the write's transaction alive.
 
     :param location: absolute path or URL of the table.
-    :param operation_key: of the job's write.
-    :param job_id: names the job's answer.
+    :param operation_key: the operation key of the job's write.
+    :param job_id: the id that names the job's answer.
     :param submission: the id that the cluster's manager gave to the driver.
     :param spark_conn_id: connection of type ``spark``.
     :param txn_id: the write's own transaction; None without one.
@@ -136,7 +136,7 @@ class SparkJobTrigger(PollingTrigger):
         return Progress((f"driver {self.submission} of job {self.job_id}: {state}",))
 
     async def on_kill(self) -> None:
-        """End the driver, and roll back what it writes: a person has ended or cleared the task.
+        """End the driver, and roll its write back, because a person has ended or cleared the task.
 
         Airflow does not call this when the triggerer ends, nor after a timeout.
         """
@@ -157,7 +157,7 @@ class SparkJobTrigger(PollingTrigger):
     def _keep_alive(self, metastore: AnyMetastore | None) -> None:
         if metastore is None or self.txn_id is None or time.monotonic() - self._beaten < _HEARTBEAT_SECONDS:
             return
-        # One that was aborted is the task's to find when it comes back.
+        # The task finds an aborted transaction when it comes back.
         with contextlib.suppress(MetastoreError):
             metastore.heartbeat_txn(self.txn_id)
         self._beaten = time.monotonic()
@@ -168,7 +168,7 @@ class SparkJobTrigger(PollingTrigger):
         table, metastore = self._open()
         reason = "a person has ended its task"
         if settle_operation(table, self.operation_key, reason=reason) is None and metastore is not None:
-            with contextlib.suppress(MetastoreError):  # it times out
+            with contextlib.suppress(MetastoreError):  # the transaction times out
                 metastore.abort_txn(self.txn_id or 0)
 
     def _open(self) -> tuple[HudiTable, AnyMetastore | None]:

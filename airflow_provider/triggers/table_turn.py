@@ -1,4 +1,4 @@
-"""Waiting in the triggerer for a write's turn on its table, before anything of the write runs."""
+"""Waiting in the triggerer for a write's turn on its table, before any part of the write runs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from airflow_provider.triggers.table import TableTrigger
 def before_turn(
     table: HudiTable, lock: LockProvider, *, priority: int | None, operation_key: str | None
 ) -> Progress:
-    """What a write has to wait for before it begins.
+    """The writers, lock holders and jobs for which a write has to wait before it begins.
 
-    These are live writers of higher priority, on any file groups; the holder of the table lock, and waiters
-    for it without a heartbeat; and a job that an earlier try of the same operation left running.
+    A write waits for live writers of higher priority, on any file groups; for the holder of the table lock,
+    and waiters for the lock without a heartbeat; and for a job that an earlier try of the same operation left
+    running.
 
     :param table: the table.
-    :param lock: the table's lock; only looked at.
-    :param priority: of the write; None for one that waits for no writer.
-    :param operation_key: of an operation whose earlier try may still run; None for one that has none.
+    :param lock: the table's lock; the function does not acquire it.
+    :param priority: the write's priority; None for a write that waits for no other writer.
+    :param operation_key: the key of an operation whose earlier try may still run; None without one.
     """
     blocking = [] if priority is None else writers_ahead(table.storage, priority, lock)
     holder = lock.holder()
@@ -45,13 +46,13 @@ def before_turn(
 class TableTurnTrigger(TableTrigger):
     """Fires when a write may begin; see :func:`before_turn`.
 
-    Nothing of this try runs yet. When a person ends the task, what an earlier try still writes is rolled
-    back.
+    No part of this try runs yet. When a person ends the task, the trigger rolls back the write of an earlier
+    try that still runs.
 
     :param location: absolute path or URL of the table.
-    :param priority: of the write; None for one that waits for no writer.
-    :param operation_key: of an operation whose earlier try may still run.
-    :param hudi_options: the operator's.
+    :param priority: the write's priority; None for a write that waits for no other writer.
+    :param operation_key: the key of an operation whose earlier try may still run.
+    :param hudi_options: the operator's argument.
     :param lock_conn_id: connection of type ``table_lock``.
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook`.
     :param poke_interval: seconds between two looks.
@@ -102,10 +103,11 @@ class TableTurnTrigger(TableTrigger):
             raise
 
     async def on_kill(self) -> None:
-        """Roll back what the job of an earlier try still writes: a person has ended or cleared the task.
+        """Roll back the write of an earlier try's job, because a person has ended or cleared the task.
 
-        The job itself cannot be reached from here. It ends without a commit when it finds out: at its next
-        sign of life, or its commit. Airflow does not call this when the triggerer ends, nor after a timeout.
+        The triggerer cannot reach the job itself. The job finds the rollback at its next heartbeat or at its
+        commit, and ends without a commit. Airflow does not call this when the triggerer ends, nor after a
+        timeout.
         """
         if self.operation_key is None:
             return

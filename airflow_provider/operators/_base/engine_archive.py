@@ -7,8 +7,8 @@ from pathlib import Path
 
 import airflow_provider
 
-# A driver or an executor only reads and writes tables. The metastore is included for a lock in a database;
-# with another lock nothing imports it.
+# A driver or an executor only reads and writes tables. The archive includes the metastore for a lock in a
+# database; with another lock no module imports it.
 _NOT_FOR_CLUSTERS = frozenset(
     {
         "assets",
@@ -31,8 +31,8 @@ def write_engine_archive(folder: Path) -> Path:
     """Pack the part of this package that a Spark job needs.
 
     :param folder: the folder for the file.
-    :return: a zip file, for ``py_files``; with the libraries of docs/spark.md a cluster's Python needs
-        nothing else.
+    :return: a zip file, for ``py_files``; a cluster's Python needs only this file and the libraries of
+        docs/spark.md.
     """
     package = Path(airflow_provider.__file__).parent
     archive = folder / "airflow_provider.zip"

@@ -20,7 +20,7 @@ _EXTRA = ("instant", "completion_time", "rows_inserted", "rows_updated", "rows_d
 
 
 def outlet_of(table: object) -> Asset | None:
-    """The asset of a table; None where only the running task knows the table's name.
+    """The asset of a table; None if only the running task knows the table's name.
 
     :param table: an operator's argument, perhaps a template.
     """

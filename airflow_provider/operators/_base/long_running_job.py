@@ -22,7 +22,7 @@ _SECONDS_TO_END = 60.0
 class LongRunningSparkJob:
     """A Spark job that starts at the first request, and answers one request after the other.
 
-    Leaving it as a context manager ends the job.
+    Leaving the context manager ends the job.
 
     :param start: creates the job, without starting it.
     :param job: the description that requests refer to.

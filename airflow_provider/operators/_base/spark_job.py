@@ -153,7 +153,7 @@ class SparkJob(abc.ABC):
             end = self._run(specification, storage)
         stored = None
         try:
-            stored = take_answer(storage, job.job_id)  # nobody else reads it
+            stored = take_answer(storage, job.job_id)  # only the task's owner reads the file
         except OSError:
             if self._answer is None:
                 raise
@@ -198,7 +198,7 @@ class ChildSparkJob(SparkJob):
     :param log: the task's log.
     :param environment: added to this process's own; ``SPARK_REMOTE`` there makes the job use a
         Spark Connect server in place of a session of its own.
-    :param if_killed: advice for people when the system kills it.
+    :param if_killed: advice for people when the system kills the job.
     """
 
     outlives_task = False
@@ -417,7 +417,7 @@ def shared_folder(storage: Storage, conn_id: str) -> Path:
 
 
 def delete_shipped(storage: Storage, job_id: str) -> None:
-    """Delete what a job's driver found in the table's folder; nothing where nothing lay there."""
+    """Delete the files that a job's driver found in the table's folder; a missing folder is no error."""
     for name in _SHIPPED:
         storage.delete(f"{JOBS_FOLDER}/{job_id}.{name}")
 

@@ -58,10 +58,10 @@ class SparkOperator(TableOperator):
         such as ``executor_memory`` (templated).
     :param spark_connect_timeout: seconds, or a timedelta, within which a Spark Connect server has to be
         reached, before the job and during it (templated).
-    :param engine: the engine of the job: ``spark``; ``arrow``, which is a process on the worker that starts
-        no Spark and has all rows in memory; or ``auto``: ``arrow`` for input of at most ``arrow_max_bytes``,
-        and ``spark`` for more, or where only Spark can do it. The log has the choice and the reason
-        (templated).
+    :param engine: the engine of the job: ``spark``; ``arrow``, a process on the worker that starts no Spark
+        and has all rows in memory; or ``auto``. ``auto`` chooses ``arrow`` for input of at most
+        ``arrow_max_bytes``, and ``spark`` for more input, or for input that only Spark can read. The log has
+        the choice and the reason (templated).
     :param arrow_max_bytes: bytes of input, or a text such as ``100 MB``, up to which ``auto`` chooses
         ``arrow``; 32 MiB by default (templated).
     """
@@ -128,7 +128,8 @@ class SparkOperator(TableOperator):
     def _spark_settings(self) -> dict[str, Any]:
         """The fields of a job from which it gets its session.
 
-        Called before anything is written: what cannot run a job is refused, even if none turns out to be due.
+        Operators call this before they write anything: it refuses a connection that cannot run a job, even if
+        no job turns out to be due.
         """
         timeout = seconds(self.spark_connect_timeout, "spark_connect_timeout")
         self._engine_wanted()
@@ -144,7 +145,7 @@ class SparkOperator(TableOperator):
         return one_of(self.engine, "engine", ENGINES), ARROW_MAX_BYTES if limit is None else limit
 
     def _choose(self, sizes: Callable[[], Sequence[int]], what: str) -> str:
-        """The engine for files of these sizes, in bytes, which are read only where they decide."""
+        """The engine for files of these sizes, in bytes. The method reads the sizes only if they decide."""
         engine, limit = self._engine_wanted()
         found = sizes() if engine == AUTO else ()
         choice = choose_engine(engine, sum(found), f"{len(found)} {what}", limit)
@@ -200,7 +201,7 @@ class SparkOperator(TableOperator):
 
         A try that finds the job of an earlier try waits for that one.
 
-        :param txn_id: the transaction to keep alive; None where the write has none of its own.
+        :param txn_id: the transaction to keep alive; None if the write has no transaction of its own.
         :return: the reason why the job may have left no commit.
         :raises TaskDeferred: when the triggerer has not told yet that the job is over.
         """

@@ -30,7 +30,7 @@ class TaskOperation:
 
     :ivar key: the key under which :func:`airflow_provider.concurrency.find_operation` finds the commit.
     :ivar since: an instant time before the first try, also by a clock that is a day behind; None when the
-        key was given, because others may have worked under it long ago.
+        caller gave the key, because other task runs may have used the key long ago.
     :ivar began: the same, for this task run alone.
     :ivar is_retry: whether an earlier try began.
     :ivar before: the facts of the task run before the task was cleared.

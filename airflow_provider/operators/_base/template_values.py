@@ -106,7 +106,7 @@ def plan_named(instant: object) -> str | None:
     """The plan that a rendered argument names: a DAG that renders native objects gives a number.
 
     :param instant: a plan's requested time; None, or its text, for none.
-    :return: None where it names none.
+    :return: None if it names no plan.
     """
     text = str(instant).strip()
     return None if text in ("", "None") else text

@@ -42,10 +42,10 @@ def wait_for_turn(
     :param operator: the task's operator; its ``execute_complete`` continues after the trigger.
     :param table: the table.
     :param lock: the table lock.
-    :param operation: the task's operation, which remembers since when it waits.
+    :param operation: the task's operation, which stores when the wait began.
     :param job: the write.
     :param comes_back: whether the task comes back from the triggerer.
-    :return: the job, with the rest of its patience.
+    :return: the job; its patience is shorter by the time that the task has waited.
     :raises TaskDeferred: when the task has to wait.
     """
     policy, now = job.settings.policy, time.time()
