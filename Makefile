@@ -16,7 +16,7 @@ CLASSES := .venv/spark-classes.jsa
 test soak: export JAVA_TOOL_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
   -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -Xlog:disable -Xlog:all=error:stderr
 
-.PHONY: help setup browser demo demo-ui test test-hudi test-engines fixtures test-unit lint format bench soak mutants clean
+.PHONY: help setup ready browser demo demo-ui test test-hudi test-engines fixtures test-unit lint format bench soak mutants clean
 
 help:            ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -51,8 +51,10 @@ browser: setup   ## A Chromium, where there is none
 INTERLEAVINGS ?= 400
 test: export INTERLEAVINGS := $(INTERLEAVINGS)
 
+ready: setup browser $(CLASSES) ## What the tests need besides, made once
+
 # Two cores, four workers: two begin with what waits, two with what computes (tests/workers.py).
-test: setup browser $(CLASSES) ## Every test, and the demo
+test: ready      ## Every test, and the demo
 	$(RUN) pytest -n 4 --dist loadscope --no-loadscope-reorder tests --ignore tests/real_hudi --ignore tests/engines
 
 # What it needs besides goes into .venv-hudi, once: PySpark 3.5.8 from PyPI, Hudi's bundle from Maven Central.
