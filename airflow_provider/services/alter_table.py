@@ -36,7 +36,7 @@ from airflow_provider.table.timeline import Action
 log = logging.getLogger(__name__)
 
 SCHEMA_ON_READ = "hoodie.schema.on.read.enable"
-"""Hudi's option with which columns can be renamed."""
+"""Hudi's option that lets columns be renamed."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Alteration:
     A nested column is named by its path: ``address.street``, with ``element`` for the elements of an array
     and ``value`` for the values of a map.
 
-    :param add: types of new columns, by name; in Spark's and Hive's words. New columns come after the
-        present ones.
+    :param add: types of new columns, by name; as Spark and Hive name them. New columns come after the present
+        ones.
     :param widen: new types, by name.
     :param rename: new names, by name; a nested column's new name has no path.
     :param comment: comments, by name.
@@ -66,12 +66,12 @@ class Alteration:
             to_schema(given) if given else None
 
     def applied(self, table: HudiTable, schema: TableSchema) -> tuple[TableSchema, tuple[ColumnChange, ...]]:
-        """The table's schema after the changes, and those changes that the schema did not have already.
+        """The table's schema after the changes, and the changes that were not already made.
 
         :param table: the table.
         :param schema: its schema.
         :raises MissingColumnError: when the table has no such column.
-        :raises IncompatibleSchemaError: when a column cannot get the type that is asked for.
+        :raises IncompatibleSchemaError: when a column cannot get its new type.
         :raises InvalidInputError: when a column cannot be renamed.
         :raises UnsupportedTableError: when another Hudi could not read the table's columns afterwards.
         """
@@ -96,14 +96,15 @@ def alter_table(
     """Change a table's columns, as one commit.
 
     Concurrent changes of columns commit one after the other, and the later one builds on the schema of the
-    earlier one. So does a load in flight. A second call with the same alteration changes nothing.
+    earlier one. A load in flight also builds on it. A second call with the same alteration changes nothing.
 
     :param table: the table.
     :param alteration: the changes of its columns.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :return: JSON-able: ``table``, ``location``, ``instant`` and ``completion_time`` (None where nothing
         changes), ``operation``, ``schema_changes``.
-    :raises InvalidInputError: when a change is impossible; see :meth:`Alteration.applied`. Nothing is put.
+    :raises InvalidInputError: when a change is impossible; see :meth:`Alteration.applied`. No file is written
+        then.
     :raises WriteConflictError: when a write of another Hudi writer is unfinished.
     :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.

@@ -4,21 +4,21 @@ A listing of the timeline costs time for every instant on it. So archival keeps 
 numbers of commits (Hudi's ``hoodie.keep.min.commits`` and ``hoodie.keep.max.commits``). Instants move into
 the archived timeline, where they can still be read.
 
-A reader takes a commit that is older than the first one of the timeline for committed. So instants leave the
-timeline from the oldest on, without a gap. Archival stops before the first instant
+A reader takes an instant that is older than the timeline for committed. So instants leave the timeline from
+the oldest on, without a gap. Archival stops before the first instant
 
-- that is pending, that a live writer may still ask about, or that an open transaction may undo;
+- that is pending, that a live writer may still need, or that an open transaction may undo;
 - that a savepoint keeps, or that a registered consumer has not read;
 - whose replaced file groups still have files, on storage or in the index ``files``: readers would show them
   again;
 - that was rolled back a short time ago: its writer may be paused, and write one of its files when it
   wakes up. Archival deletes leftover files of dead writers before it passes their instants;
-- that was reverted, as long as a cleaner leaves its files to readers.
+- that was reverted, as long as a cleaner keeps its files for readers.
 
 First an entry of the commit log records how far this archival goes. No later entry undoes or keeps one of
-these instants, even if the table lock was lost. Each later step is idempotent; several processes may do it
-at once: they write the history and its manifest, delete the instants' files from the oldest on, then trim the
-log.
+these instants, even if the table lock was lost. Each later step is idempotent, and several processes may take
+it at once. An archiver writes the archived timeline and its manifest, deletes the instants' files from the
+oldest on, and then trims the log.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ DEAD_WRITER_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True)
 class ArchivalPlan:
-    """The instants that leave the active timeline, and the files that go with them.
+    """The instants that leave the active timeline, and the files that are deleted with them.
 
-    :param instants: completed, from the oldest on.
+    :param instants: completed instants, oldest first.
     :param dead: pending instants that dead writers put on the timeline after their archival.
     :param leftovers: data files of dead writers, relative to the table.
-    :param trim: the commit log's last entry that is not needed any more; 0 for none.
-    :param held_by: why instants stay that are due for archival; None where all of them leave.
+    :param trim: sequence of the last entry of the commit log that is not needed any more; 0 for none.
+    :param held_by: the reason why instants that are due for archival stay; None where all of them leave.
     :param upto: requested time of the last completed instant that leaves; empty for none.
     """
 
@@ -133,7 +133,7 @@ def archive(
     :param lock: the table lock, taken only where something is due;
         :func:`~airflow_provider.locks.default_lock` when None.
     :param max_failures: failures in a row after which the table's archival is stopped; None never stops it.
-    :return: what was archived.
+    :return: the plan, as it was executed.
     :raises ServiceStoppedError: when archival failed too often on this table.
     :raises InvalidInputError: when ``keep_min`` and ``keep_max`` contradict each other.
     :raises LockTimeoutError: when the table lock is not acquired in time.
@@ -147,7 +147,7 @@ def archive(
 
 
 def _input(table: HudiTable) -> str:
-    """The input of the next archival, by which failures in a row are counted: the oldest instant."""
+    """The input of the next archival, for counting failures in a row: the oldest instant."""
     oldest = table.timeline().instants[:1]
     return f"the timeline from {oldest[0].requested_time} on" if oldest else "an empty timeline"
 
@@ -162,11 +162,11 @@ def _archive(
     contents = {instant.requested_time: archived_content(storage, instant) for instant in plan.instants}
 
     def decide(moment: Moment) -> Archival | None:
-        # Planned again, because a new entry may have come that needs one of these instants.
+        # The plan is made again, because a new entry may need one of these instants.
         nonlocal plan
         plan = planned()
         if plan.upto <= moment.archived:
-            return None  # an earlier entry archives as far already
+            return None  # an earlier entry already archives as far
         return Archival(archived=plan.upto, priority=PRIORITIES["cleaning"], owner=describe_owner())
 
     with lock or default_lock(table):
@@ -191,7 +191,7 @@ def _archive(
 
 
 def _delete_forgotten(storage: Storage) -> None:
-    """Delete what dead processes left: staged savepoints of archived commits, markers, a clock's file."""
+    """Delete leftovers of dead processes: staged savepoints of archived commits, markers, clock files."""
     upto, now = newest_archived(storage), storage.clock(anew=True)
     for status in storage.list(STAGED_FOLDER):
         is_old = now - status.modified > DEAD_WRITER_SECONDS
@@ -206,14 +206,14 @@ def _delete_forgotten(storage: Storage) -> None:
 def archive_when_due(
     table: HudiTable, sequence: int, *, every: int = 11, lock: LockProvider | None = None
 ) -> None:
-    """Archive after a commit, if something is due. One commit in ``every`` looks whether it is.
+    """Archive after a commit, if instants are due. One commit in ``every`` checks this.
 
     A failure is only logged, because the commit is done.
 
     :param table: the table.
     :param sequence: the commit's position in the commit log.
-    :param every: entries of the log between two looks. It is a prime number, so that looks do not always fall
-        on plans where commits and plans alternate.
+    :param every: entries of the log between two checks. The default is a prime number: if commits and plans
+        alternate in the log, the checks do not always fall on plans.
     :param lock: see :func:`archive`.
     """
     if sequence % every:
@@ -221,14 +221,15 @@ def archive_when_due(
     try:
         # This costs one listing; a plan costs far more.
         over = len(table.timeline().commits()) - _limit(table, KEEP_MAX_COMMITS, None)
-        # Where many write at once, an earlier archiver may still be at work; or it was killed.
+        # With many concurrent writers, an earlier archiver may still work. Far beyond the limit, it was
+        # killed.
         if 0 < over <= every or over > 2 * every:
             archive(table, lock=lock)
     except (TableServiceError, OSError) as error:
         log.warning("table %s could not be archived now: %s", table.location, error)
 
 
-# An instant leaves while it is read when another process archives it at this moment.
+# Another process may archive an instant while this one reads it; then the plan is made again.
 @tenacity.retry(
     retry=tenacity.retry_if_exception_type(NoSuchInstantError),
     stop=tenacity.stop_after_attempt(10),
@@ -259,8 +260,8 @@ def plan_archival(
             f"{KEEP_MIN_COMMITS} must be at least 1 and below {KEEP_MAX_COMMITS}, not {keep_min} and "
             f"{keep_max}"
         )
-    # In this order: every write that begins after the look at the log has a later requested time than all
-    # archived instants.
+    # The log is read first: every write that begins after that has a later requested time than all archived
+    # instants.
     storage, commit_log = table.storage, CommitLog(table.storage)
     head = publish_head(storage, commit_log)
     bounds = list(_in_use(storage, commit_log, head))
@@ -269,7 +270,7 @@ def plan_archival(
     commits = sorted(instant.requested_time for instant in timeline.commits())
     stays = commits[-keep_min] if len(commits) > keep_max else ""
     if timeline.instants and timeline.instants[0].requested_time <= archived:
-        # An archiver died halfway, or a dead writer put an instant later.
+        # An archiver died before it had deleted all files, or a dead writer put an instant later.
         stays = max(stays, next((each for each in commits if each > archived), ""))
     if not stays:
         starts = timeline.instants[0].requested_time if timeline.instants else ""
@@ -293,7 +294,7 @@ def plan_archival(
     for bound in _replaced_bounds(timeline, stays, left):
         stays, held_by = bound.stays, bound.reason
     leaving = [instant for instant in timeline.instants if instant.requested_time < stays]
-    # An archiver that died between the entry and the history may have left these.
+    # An archiver that died after its entry may have left files of dead instants.
     history = newest_archived(storage)
     passed = {time for time in dead if history < time < stays}
     completed = tuple(i for i in leaving if i.state is State.COMPLETED)
@@ -333,7 +334,7 @@ def _in_use(storage: Storage, commit_log: CommitLog, head: LogEntry | None) -> I
     if head is not None:
         yield _Bound(head.instant, f"{head.instant} is the newest entry of the commit log")
     if heartbeats:
-        # A writer reads everything that completed after its base, whenever that was requested.
+        # A writer reads every instant that completed after its base, even if it was requested before.
         base = min(heartbeat.info.base for heartbeat in heartbeats.values())
         for entry in commit_log.after(base):
             yield _Bound(entry.instant, f"a writer in flight asks about {entry.instant}")
@@ -342,8 +343,8 @@ def _in_use(storage: Storage, commit_log: CommitLog, head: LogEntry | None) -> I
 def _bounds(
     storage: Storage, timeline: Timeline, head: LogEntry | None, indexes: Collection[IndexState]
 ) -> Iterator[_Bound]:
-    """The instants that have to stay by the timeline: pending and new ones, and those that a savepoint or a
-    consumer needs."""
+    """The instants that the timeline shows have to stay: pending and new ones, and those that a savepoint or
+    a consumer needs."""
     for instant in timeline.pending():
         why = f"{instant.action} {instant.requested_time} is {instant.state}"
         yield _Bound(instant.requested_time, why, may_be_dead=True)
@@ -352,7 +353,8 @@ def _bounds(
             if (instant.completion_time or "") > head.completion_time:
                 yield _Bound(instant.requested_time, f"{instant.requested_time} completed just now")
     for savepoint in timeline.savepoints():
-        # Commits that completed later stay too: every view shows an archived one, and a restore may undo it.
+        # Later commits stay too: a view of the savepoint would show an archived one, and a restore may undo
+        # it.
         kept, commit = timeline.kept_moment(savepoint), savepoint.requested_time
         later = (i.requested_time for i in timeline.commits() if (i.completion_time or "") > kept)
         stays = min((commit, *later))
@@ -369,8 +371,9 @@ def _late_log_bounds(timeline: Timeline, archived: str) -> Iterator[_Bound]:
     """The instants whose log files readers would assign to an older file slice after archival.
 
     They were requested before a compaction of their file groups, and completed after it. Once they are
-    archived, a reader that ignores the archive, such as hudi-rs, knows only the requested time, from the
-    names of the log files. A base file that was requested after such an instant completed ends the problem.
+    archived, a reader that ignores the archived timeline, such as hudi-rs, knows only their requested times,
+    from the names of the log files. A base file that was requested after such an instant completed makes its
+    archival safe.
     """
     commits = timeline.commits()
     compactions = [each for each in commits if each.action is Action.COMMIT]
@@ -397,8 +400,8 @@ def _with_base_files(timeline: Timeline, commits: Iterable[Instant]) -> set[tupl
 
 
 def _replaced_bounds(timeline: Timeline, stays: str, left: FilesLeft) -> Iterator[_Bound]:
-    """The first instant whose replaced file groups readers would show again: files of them are on storage, or
-    the index `files` lists some."""
+    """The first instant whose replaced file groups readers would show again, because storage or the index
+    `files` still has files of them."""
     for instant in sorted(timeline.commits(), key=lambda each: each.requested_time):
         if instant.action is not Action.REPLACE_COMMIT or instant.requested_time >= stays:
             continue
@@ -437,14 +440,14 @@ def _files_of(storage: Storage, instants: Iterable[str]) -> Iterator[str]:
 
 
 def _trimmable(storage: Storage, commit_log: CommitLog, head: LogEntry | None, stays: str) -> int:
-    """The last entry of the log's beginning that nobody needs, because its instants are archived or undone;
-    0 when there is none."""
+    """Sequence of the last entry up to which no process needs an entry, because all instants are archived or
+    undone; 0 when there is none."""
     bases = [heartbeat.info.base - 1 for heartbeat in observe(storage).values()]
     end = min([(head.sequence if head else 1) - 1, *bases])
     trimmed = sequence = commit_log.trimmed()
     while sequence < end and (entry := commit_log.read(sequence + 1)) is not None and entry.instant < stays:
         sequence += 1
-    # A log that was trimmed completely has no such entry any more.
+    # If an earlier archiver deleted all entries that it trimmed, there is nothing to do.
     is_due = sequence > trimmed or commit_log.read(trimmed) is not None
     return sequence if is_due else 0
 
@@ -467,10 +470,10 @@ def archived_content(storage: Storage, instant: Instant) -> ArchivedInstant | No
 
 
 def take_off(storage: Storage, instants: Iterable[Instant]) -> None:
-    """Delete instants' files: the oldest instant first, and of each the plan first and the completion last.
+    """Delete instants' files: the oldest instant first, and for each its plan first and its completion last.
 
-    So no reader finds a gap, and none finds a completed instant pending. A process that executes its plan
-    finds no plan to begin again from.
+    So no reader finds a gap, or a completed instant pending. A process that executes the plan of such an
+    instant cannot begin again, because the plan is gone.
 
     :param storage: the table's storage.
     :param instants: the instants that leave.

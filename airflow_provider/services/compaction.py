@@ -1,11 +1,11 @@
 """Compaction of the metadata table: it merges log files into new base files.
 
-Every commit adds log files to the metadata table, so a look-up would read more files after each. A compaction
-is planned under the table lock, as an entry of the commit log. All earlier commits complete before its
-requested time, and all later ones after it. So the entry settles which log files go into its base files,
-regardless of who writes these and when. Any process, or several, can execute it, also again after a crash,
-outside the lock and while others commit. The plan is on the metadata table's own timeline, with all that the
-execution needs.
+Every commit adds log files to the metadata table, so a look-up reads more files after each commit. A
+compaction is planned under the table lock, as an entry of the commit log. All earlier commits complete before
+its requested time, and all later ones after it. So the entry settles which log files go into the base files,
+whichever process writes these, and whenever. One process or several can execute the plan, also again after a
+crash, outside the lock and while others commit. The plan is on the metadata table's own timeline, with all
+that the execution needs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from airflow_provider.table.timeline import (
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 50  # deltacommits, so that a load does not rewrite a large index for a few records
+_PATIENCE = 50  # deltacommits; without it, a load could rewrite a large index for a few records
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class CompactionResult:
 # --- scheduling -----------------------------------------------------------------------------
 
 
-# A file disappears during the listing when another process compacts and cleans it at this moment.
+# Another process may compact and clean a file during the listing; then the plan is made again.
 @tenacity.retry(
     retry=tenacity.retry_if_exception_type(SnapshotUnavailableError),
     stop=tenacity.stop_after_attempt(10),
@@ -173,8 +173,8 @@ def schedule_compaction(
 ) -> str | None:
     """Plan a compaction of the metadata table, as an instant that :func:`run_compaction` executes.
 
+    :param table: the table.
     :param settings: when a compaction is due, and of which file groups; by the table's properties when None.
-    :param settings: when it is due, and of what; as the table's properties say when None.
     :param lock: the table lock; the filesystem lock in the table by default.
     :return: requested time of the plan; None when nothing is due, or one is pending.
     :raises InvalidInputError: when the table's properties contain a number that is out of range.
@@ -206,7 +206,7 @@ def pending_compactions(table: HudiTable) -> list[str]:
     pending = [i for i in Timeline.load(storage).pending() if i.action is Action.COMPACTION]
     if not pending:
         return []
-    archived = newest_archived(storage)  # a pending plan older than this was put by a late writer
+    archived = newest_archived(storage)  # a late writer has put a pending plan that is older than this
     found = (i.requested_time for i in pending if i.requested_time > archived)
     return [instant for instant in found if _pending_plan(storage, instant) is not None]
 
@@ -215,7 +215,7 @@ def pending_compactions(table: HudiTable) -> list[str]:
 
 
 def run_compaction(table: HudiTable, instant: str, *, lock: LockProvider | None = None) -> CompactionResult:
-    """Execute a planned compaction, or finish one that another process began. It may be executed twice.
+    """Execute a planned compaction, or finish one that another process began. A second execution is harmless.
 
     Writers of this package need no lock: the plan determines the files, and the requested time determines the
     completion time. A JVM also executes plans that it finds, under the table lock, and completes them at
@@ -226,7 +226,7 @@ def run_compaction(table: HudiTable, instant: str, *, lock: LockProvider | None 
     :param lock: the table lock; by the table's options when None.
     :raises LockTimeoutError: when a lock that other engines share is not acquired in time.
     :raises NoSuchInstantError: when this package has made no such plan.
-    :raises CorruptTableError: when files of the plan are gone though nobody has completed it.
+    :raises CorruptTableError: when files of the plan are gone although no process has completed it.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
@@ -242,7 +242,7 @@ def _carry_out(table: HudiTable, instant: str) -> CompactionResult:
         return done
     plan = _pending_plan(storage, instant)
     if plan is None:
-        if done := _result(storage, instant):  # another process completed it at this moment
+        if done := _result(storage, instant):  # another process has just completed it
             return done
         raise NoSuchInstantError(
             f"table {table.location}: there is no compaction plan {instant} on the timeline of its metadata "
@@ -270,7 +270,8 @@ def _carry_out(table: HudiTable, instant: str) -> CompactionResult:
             continue
         stats.append(stat)
     stats = _without_dropped(table, stats, instant)
-    # Completed one millisecond later: that precedes all that follows the plan, and needs no record.
+    # The completion time is one millisecond after the requested time. It precedes all commits after the plan,
+    # and every executor computes the same one.
     if storage.stat(_requested_path(instant)) is not None:
         plan_content = plan.to_avro()
         write_instant(storage, Action.COMPACTION, instant, after(instant), COMPACT, stats, plan=plan_content)
@@ -332,7 +333,7 @@ def _made_by(table: HudiTable) -> str | None:
 
 
 def _input(table: HudiTable) -> str:
-    """The input of the next compaction, by which failures in a row are counted."""
+    """The input of the next compaction, for counting failures in a row."""
     pending = pending_compactions(table)
     return f"compaction {pending[0]}" if pending else log_head(table)
 
@@ -340,16 +341,16 @@ def _input(table: HudiTable) -> str:
 def compact_when_due(
     table: HudiTable, sequence: int, *, every: int = 10, lock: LockProvider | None = None
 ) -> None:
-    """Compact the metadata table after a commit, if it is due. Two commits in ``every`` look whether it is.
+    """Compact the metadata table after a commit, if it is due. Two commits in ``every`` check this.
 
     A failure is only logged, because the commit is done.
 
     :param table: the table.
     :param sequence: the commit's position in the commit log.
-    :param every: entries of the log between two looks.
+    :param every: entries of the log between two checks.
     :param lock: see :func:`compact`.
     """
-    # Two positions in a row, so that looks do not always fall on plans where commits and plans alternate.
+    # Two positions in a row: if commits and plans alternate, the checks do not always fall on plans.
     if sequence % every > 1:
         return
     try:
@@ -363,14 +364,14 @@ def compact_when_due(
 
 
 class _SliceChangedError(Exception):
-    """A file slice has other files than those in the plan."""
+    """Raised when a file slice has other files than those in the plan."""
 
 
 def _compact(
     storage: Storage, metadata_table: MetadataTable, operation: CompactionOperation, instant: str
 ) -> WriteStat:
     partition, file_id = operation.partition, operation.file_id
-    # A base file that exists is complete, so a second executor goes on with the next file group.
+    # A base file that exists is complete, so a second executor continues with the next file group.
     if (done := written_base_file(storage, partition, file_id, instant)) is not None:
         return done
     slices = {each.file_id: each for each in metadata_table.file_slices(partition)}
@@ -391,9 +392,11 @@ def _is_dropped(table: HudiTable, operation: CompactionOperation, instant: str) 
 
 
 def _without_dropped(table: HudiTable, stats: Sequence[WriteStat], instant: str) -> list[WriteStat]:
-    """Take back what was written into an index that was dropped at that moment.
+    """Delete the base files of indexes that were dropped during the compaction.
 
-    Either the drop has found the file, or this look finds the drop.
+    Either the drop has found and deleted such a file, or this check finds the drop.
+
+    :return: the statistics of the other base files.
     """
     config, storage = HudiTable.at(table.storage).config, metadata_storage(table.storage)
     own = MetadataTable(storage)
@@ -436,4 +439,4 @@ def _result(storage: Storage, instant: str) -> CompactionResult | None:
     content = archived_content(storage, found) if is_completed and found else find_archived(storage, instant)
     if content is not None:
         return CompactionResult.of(content.instant, content.commit_metadata)
-    return _result(storage, instant) if is_completed else None  # archived just now
+    return _result(storage, instant) if is_completed else None  # it was just archived

@@ -1,7 +1,7 @@
 """Compaction plans: which file groups get a base file that includes their log files.
 
-The plan is Hudi's own (``HoodieCompactionPlan``). This module serves the metadata table and merge-on-read
-tables alike.
+The plan is Hudi's own record (``HoodieCompactionPlan``). The metadata table and merge-on-read tables both use
+this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OURS = "airflow_provider"
 
 _MIB = 1024 * 1024
 
-_SMALL_SHARE = 0.1  # of the base file's bytes
+_SMALL_SHARE = 0.1  # fraction of the base file's bytes below which log files are small
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class CompactionSettings:
     :param max_delta_commits: deltacommits since the last compaction after which another is due.
     :param log_file_size_threshold: bytes that the log files of a file group must have; a group with less is
         left alone (Hudi's ``LogFileSizeBasedCompactionStrategy``). 0 selects every group with a log file.
-    :param patience: number of deltacommits for which log files wait when they are small beside their base
-        file, because a compaction rewrites all of it; counted from the base file's completion. With 0 they
-        do not wait.
+    :param patience: number of deltacommits, from the base file's completion on, for which log files wait if
+        they are small compared with the base file, because a compaction rewrites all of it. With 0 they do
+        not wait.
     """
 
     max_delta_commits: int = _DEFAULTS[MAX_DELTA_COMMITS]
@@ -52,7 +52,7 @@ class CompactionSettings:
         max_delta_commits: int | None = None,
         log_file_size_threshold: int | None = None,
     ) -> CompactionSettings:
-        """The settings of a table; arguments precede its properties.
+        """The settings of a table; arguments override its properties.
 
         :param config: the table's configuration, which may contain
             ``hoodie.metadata.compact.max.delta.commits`` and ``hoodie.compaction.logfile.size.threshold``.
@@ -75,7 +75,7 @@ class CompactionOperation:
     :param base_instant: requested time of the base file's instant; of the first log file's instant where the
         group has no base file yet.
     :param base_file: name of its base file.
-    :param log_files: names of the log files to merge, in the order in which they count.
+    :param log_files: names of the log files to merge, in the order of merging.
     :param log_bytes: bytes of the log files.
     :param base_bytes: bytes of the base file.
     """
@@ -180,7 +180,7 @@ def plan_compaction(
         operation = CompactionOperation.of(file_slice)
         if operation is None or operation.log_bytes < settings.log_file_size_threshold:
             continue
-        # The wait begins when the index is built: before that its log files cannot be compacted.
+        # The wait begins when the index is built, because its log files cannot be compacted before.
         built = timeline.find(operation.base_instant)
         since = max(file_slice.log_files[0].completion_time, (built and built.completion_time) or "")
         waited = sum(completion_time >= since for completion_time in done)
@@ -204,7 +204,7 @@ def delta_commits_since(timeline: Timeline) -> int:
 
 
 def has_pending(timeline: Timeline) -> bool:
-    """Whether any Hudi writer has planned or begun a compaction: then no other may begin.
+    """Whether any Hudi writer has planned or begun a compaction, so that no other may begin.
 
     :param timeline: timeline of the table with the file groups.
     """

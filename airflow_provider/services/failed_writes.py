@@ -1,4 +1,4 @@
-"""Rollback of dead writers now, instead of by the next writer."""
+"""Rollback of dead writers at once, without waiting for the next writer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FailedWrites:
-    """The rollbacks and deletions that were done, or are due.
+    """The rollbacks and deletions that were done, or, for a dry run, are due.
 
     :param rolled_back: requested times of the instants of dead writers.
     :param deleted: data files of rewrites that were reverted long ago, relative to the table.
@@ -48,8 +48,8 @@ def rollback_failed_writes(
     :param table: the table.
     :param metastore: the metastore in which the table is registered. Its expired transactions are aborted,
         and writes of its aborted transactions are undone.
-    :param reverted_after: seconds that a revert has to be past before the files of the reverted rewrite are
-        deleted: longer than any query runs; None deletes none.
+    :param reverted_after: seconds after a revert until the files of the reverted rewrite are deleted. It must
+        be longer than any query runs. None deletes none.
     :param dry_run: True only reports what is due on the table; it does not report transactions.
     :raises UnsupportedTableError: when this package does not write such a table.
     :raises TableError: when a write of an aborted transaction cannot be undone.

@@ -22,16 +22,15 @@ log = logging.getLogger(__name__)
 def follow_columns(metastore: AnyMetastore, database: str, name: str, table: HudiTable) -> bool:
     """Update the metastore with a table's new columns, and with new types, names and comments.
 
-    Hudi's own columns stay, and so do the metastore's comments on columns that the table has no comment
-    for.
+    Hudi's own columns stay. A column without a comment in the table keeps the metastore's comment.
 
     :param metastore: the metastore.
-    :param database: the table's database there.
-    :param name: its name there.
+    :param database: the table's database in the metastore.
+    :param name: the table's name in the metastore.
     :param table: the table.
     :return: whether the metastore was changed.
     :raises NoSuchObjectError: when the metastore does not know the table.
-    :raises MetastoreUnavailableError: when it cannot be reached.
+    :raises MetastoreUnavailableError: when the metastore cannot be reached.
     """
     info = metastore.get_table(database, name)
     schema = table.schema_on(table.timeline())

@@ -1,4 +1,4 @@
-"""Which partitions a table service takes, by patterns of their paths."""
+"""The choice of partitions for a table service, by patterns of their paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def matches(partition: str, patterns: Sequence[str]) -> bool:
-    """Whether a service takes a partition.
+    """Whether a partition matches one of the patterns.
 
     :param partition: partition path.
     :param patterns: patterns such as ``dest=S*``; every partition matches when there are none.

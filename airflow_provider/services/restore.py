@@ -1,9 +1,9 @@
 """Restore: it takes a table back to an earlier commit and undoes all later ones at once.
 
 One entry of the commit log names the commits to undo. From then on they are no commits any more, and a writer
-that is based on one loses at its own commit. What readers see is derived from the entry, newest commit first,
-by any process that finds the entry. So the next writer finishes a restore that was killed, and the table has
-been in every state in between before.
+that is based on one loses at its own commit. Any process that finds the entry removes them from the timeline,
+newest first. So the next writer finishes a restore that was killed, and each state in between is an earlier
+state of the table.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from airflow_provider.table.timeline import (
 log = logging.getLogger(__name__)
 
 _PLANS = frozenset({Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION})
-"""Actions that depend on the snapshot of their plan. A clean does not, nor does an indexing."""
+"""Actions that depend on the snapshot of their plan. A clean and an indexing do not."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class RestorePlan:
     """The commits that a restore undoes.
 
     :param back_to: the commit whose snapshot the restore brings back.
-    :param undone: later commits, the newest first.
-    :param files: their data files, by instant.
+    :param undone: the later commits, newest first.
+    :param files: the data files of these commits, by instant.
     """
 
     back_to: Instant
@@ -102,13 +102,13 @@ class RestoreResult:
 
 
 def plan_restore(table: HudiTable, to: str) -> RestorePlan:
-    """The commits that a restore would undo, and whether it could do so now; nothing is written.
+    """The commits that a restore would undo now; raises if it could not. This writes nothing.
 
     :param table: the table.
     :param to: requested time of a commit, which is also that of its savepoint.
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
     :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
-    :raises TableError: when a later savepoint, an open transaction or the archive is in the way, or the
+    :raises TableError: when a later savepoint, an open transaction or archived commits are in the way, or the
         oldest commit of the active timeline would be undone.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -121,15 +121,15 @@ def plan_restore(table: HudiTable, to: str) -> RestorePlan:
 def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> RestoreResult:
     """Take a table back to a commit: all commits that completed later are undone, and their files deleted.
 
-    Dead writers are rolled back first, and so are plans that nobody executes. A live writer blocks the
-    restore. An undone commit cannot be brought back.
+    Dead writers, and plans that no process executes, are rolled back first. A live writer blocks the restore.
+    An undone commit cannot be brought back.
 
     :param table: the table.
     :param to: requested time of a commit, which is also that of its savepoint.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :raises NoSuchInstantError: when there is no such commit on the active timeline.
     :raises SnapshotUnavailableError: when files of that commit's snapshot were cleaned.
-    :raises TableError: when a later savepoint, an open transaction or the archive is in the way, or the
+    :raises TableError: when a later savepoint, an open transaction or archived commits are in the way, or the
         oldest commit of the active timeline would be undone.
     :raises WriteConflictError: when a writer is alive.
     :raises LockTimeoutError: when the table lock is not acquired in time.
@@ -146,7 +146,7 @@ def restore(table: HudiTable, to: str, *, lock: LockProvider | None = None) -> R
             location=storage.root,
         )
     archived = commit_log.archived(publish_head(storage, commit_log))
-    _plan(storage, table.timeline(), archived, to)  # checked before anything is rolled back
+    _plan(storage, table.timeline(), archived, to)  # raises before any instant is rolled back
     _end_pending(table)
     plan = RestorePlan(Instant(to, Action.COMMIT, State.COMPLETED), (), {})
 
@@ -200,7 +200,8 @@ def _plan(storage: Storage, timeline: Timeline, archived: str, to: str) -> Resto
             clean=clean.requested_time,
         )
     files: dict[str, list[FileStatus]] = {commit.requested_time: [] for commit in undone}
-    # Includes files that a clean has deleted and that the index `files` lists: then it lists none.
+    # This includes files that a clean has deleted but the index `files` still lists, so that it lists them no
+    # more.
     for status in chain(*there_and_gone(storage)) if undone else ():
         parsed = parse_data_file_name(status.name)
         if parsed and parsed[2] in files:
@@ -228,7 +229,7 @@ def _check_nothing_in_the_way(
 
 
 def _end_pending(table: HudiTable) -> None:
-    """Roll back dead writers, and plans that nobody executes. A live writer is an error."""
+    """Roll back dead writers, and plans that no process executes. A live writer is an error."""
     rollback_dead_writers(table)
     for pending in pending_instants(table):
         if not pending.alive and pending.action in _PLANS:
@@ -242,7 +243,7 @@ def _end_pending(table: HudiTable) -> None:
 
 
 def _entry(storage: Storage, moment: Moment, plan: RestorePlan, started: float) -> Restore:
-    """The entry that undoes the later commits. Its metadata and index records are staged here."""
+    """The entry that undoes the later commits. This function stages its metadata and index records."""
     instant = moment.request_instant(Action.RESTORE, RESTORE)
     staged = staged_metadata_path(instant)
     storage.put(staged, _metadata(storage, plan, instant, time.monotonic() - started))

@@ -1,7 +1,7 @@
 """Savepoints: the snapshot of a commit is kept in spite of cleans (Hudi's ``savepoint`` action).
 
-A savepoint has the requested time of its commit, and names the data files of that snapshot. It is an entry
-of the commit log, so it comes before or after a clean's plan, and never in the middle of one.
+A savepoint has the requested time of its commit, and names the data files of that snapshot. It is an entry of
+the commit log, so it comes either before or after a clean's plan, never while the plan is made.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Savepoint:
 
     :param instant: requested time of the commit.
     :param completion_time: when the savepoint was made.
-    :param created_by: who made it.
-    :param comments: why.
+    :param created_by: the user that made it.
+    :param comments: the reason, for people.
     :param files: number of data files that it keeps.
     """
 
@@ -69,14 +69,14 @@ class Savepoint:
 def create_savepoint(
     table: HudiTable, instant: str | None = None, *, comments: str = "", lock: LockProvider | None = None
 ) -> Savepoint:
-    """Keep the snapshot of a commit until the savepoint is deleted; a second call changes nothing.
+    """Keep the snapshot of a commit until the savepoint is deleted. A second call changes nothing.
 
     :param table: the table.
     :param instant: requested time of the commit; the one that completed last when None.
-    :param comments: why, for people.
+    :param comments: the reason, for people.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :raises NoSuchInstantError: when there is no such commit on the active timeline, or another process has
-        deleted its savepoint at this moment.
+        just deleted its savepoint.
     :raises SnapshotUnavailableError: when a clean has deleted files of the snapshot, or is about to; or when
         a commit that completed later was archived, and other Hudi readers show its files in the snapshot.
     :raises TableError: when the snapshot shows a write of an open transaction, which may yet be undone.
@@ -156,12 +156,13 @@ def delete_savepoint(table: HudiTable, instant: str) -> None:
         raise NoSuchInstantError(
             f"table {storage.root}: there is no savepoint {instant}; there are: {known}", instant=instant
         )
-    # First delete what a dead publisher left: the savepoint could be restored from there.
+    # The staged file of a dead publisher goes first, because a publisher could bring the savepoint back from
+    # it.
     for entry in CommitLog(storage).about(instant):
         if isinstance(entry, SavepointEntry) and entry.metadata_path is not None:
             storage.delete(entry.metadata_path)
     storage.delete(instant_path(found))
-    storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # of another Hudi writer
+    storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # another Hudi writer's
     storage.sync()
 
 
@@ -231,7 +232,7 @@ def _content(
 
 
 def _others_view(storage: Storage, archived: str, moment: str) -> FileSystemView:
-    """The view of other Hudi readers as of a moment: with all archived instants, and by the index `files`."""
+    """The view of other Hudi readers as of a moment, which shows all archived instants and uses ``files``."""
 
     def is_shown(instant: Instant) -> bool:
         return (instant.completion_time or "") <= moment or instant.requested_time <= archived

@@ -18,7 +18,7 @@ _METADATA_TABLE = "hoodie.metadata.enable"
 
 
 def describe_options(table: HudiTable) -> list[dict[str, Any]]:
-    """The value in effect of every known option.
+    """The effective value of every known option.
 
     :param table: the table.
     :return: JSON-able, one dict for each option: ``option``, ``value`` as Hudi writes it (None without a
@@ -71,7 +71,7 @@ def change_options(
         HudiOptions.of_properties(properties).check(with_defaults=True)
         _check_can_change(table, config, new, {*gone, *new.values})
         storage.put(PROPERTIES_PATH, dump_properties(properties).encode())
-        # If this writer was paused before it wrote, the log has gone on.
+        # If this process was paused before the put, the log may have newer entries.
         later = commit_log.newest()
         if later != before:
             changed = _indexes_of(before) ^ _indexes_of(later)

@@ -1,16 +1,16 @@
 """Upgrade of a copy-on-write table of version 6 or 8 to 9, which this package writes, and downgrade to 8.
 
-No data file is touched. From version 6 on the timeline moves: its files get a folder and new names, commit
-metadata becomes Avro, and the archive becomes an LSM history. Version 6 keeps no completion times. Its
-readers order commits by their requested times, so these become the completion times, and every checkpoint and
-every ``as of`` keeps its meaning.
+No data file is touched. An upgrade from version 6 moves the timeline: its files get a folder and new names,
+commit metadata becomes Avro, and the archived timeline becomes an LSM timeline. Version 6 keeps no completion
+times. Its readers order commits by their requested times. So these become the completion times, and every
+checkpoint and every ``as of`` keeps its meaning.
 
-Both ways delete the metadata table, as Hudi does, because its versions differ: first the properties by which
-readers find it, then its files. Indexes can be built again afterwards.
+Upgrade and downgrade both delete the metadata table, as Hudi does, because its versions differ. They delete
+the properties by which readers find it first, then its files. Indexes can be built again afterwards.
 
-The properties are the switch, put in one step after the new timeline exists. Before that step the table is of
-the old version, after it of the new one; the next run removes what a crash leaves. The rules for the
-properties are those of Hudi's ``SevenToEightUpgradeHandler``, ``EightToNineUpgradeHandler`` and
+The properties are the switch; they are put in one step after the new timeline exists. Before that step the
+table has the old version, after it the new one. The next run removes the leftovers of a crash. The rules for
+the properties are those of Hudi's ``SevenToEightUpgradeHandler``, ``EightToNineUpgradeHandler`` and
 ``NineToEightDowngradeHandler``.
 """
 
@@ -68,7 +68,7 @@ _DEFAULT_PAYLOADS = {
     COMMIT_TIME: "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
     EVENT_TIME: "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
 }
-# Properties that versions 8 and 9 do not know any more.
+# Properties that versions 8 and 9 no longer have.
 _GONE = (
     PAYLOAD,
     "hoodie.compaction.record.merger.strategy",
@@ -95,7 +95,8 @@ class VersionChange:
     dropped_indexes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As a JSON-able dict: ``location``, ``before``, ``after``, ``instants``, ``dropped_indexes``."""
+        """The change as a JSON-able dict: ``location``, ``before``, ``after``, ``instants``,
+        ``dropped_indexes``."""
         return {
             "location": self.location,
             "before": self.before,
@@ -148,7 +149,7 @@ def downgrade(
 ) -> VersionChange:
     """Bring a table of version 9 to version 8, for readers and writers that know no later version.
 
-    This package cannot write it until it is upgraded again. A second call changes nothing.
+    This package cannot write the table until it is upgraded again. A second call changes nothing.
 
     :param location: absolute path or URL of the table.
     :param storage_options: keyword arguments of the fsspec file system.
@@ -297,7 +298,7 @@ def _switch(storage: Storage, config: TableConfig) -> None:
 
 
 def _move_timeline(storage: Storage) -> int:
-    """Write all instants of layout 1 in layout 2, including archived ones, beside the present files."""
+    """Write all instants of layout 1 in layout 2, including archived ones, and keep the present files."""
     instants = _layout_1(storage)
     clusterings = {
         each.requested_time
@@ -328,7 +329,7 @@ def _layout_1(storage: Storage) -> list[Instant]:
 
 def _as_avro(content: bytes, instant: Instant) -> bytes:
     if not content.startswith(b"{"):
-        return content  # empty, or Avro already
+        return content  # the content is empty, or Avro already
     replaces = instant.action is Action.REPLACE_COMMIT
     return encode(REPLACE_COMMIT_METADATA if replaces else COMMIT_METADATA, json.loads(content))
 

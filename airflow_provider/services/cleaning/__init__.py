@@ -1,6 +1,6 @@
-"""Cleaning: it finds file slices that no reader needs any more and deletes them, also in the metadata table.
+"""Cleaning: it deletes file slices that no reader needs any more, also in the metadata table.
 
-``clean_plan`` decides, as a function of the timeline; ``cleaning`` executes the plan and may be repeated.
+``clean_plan`` makes the plan, as a function of the timeline. ``cleaning`` executes it, and may be repeated.
 """
 
 from airflow_provider.services.cleaning.clean_plan import CleanPlan

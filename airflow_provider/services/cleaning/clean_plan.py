@@ -1,9 +1,10 @@
-"""The plan of a clean: what it deletes, what it keeps, and why. One view decides before anything is deleted.
+"""The plan of a clean: which files it deletes and keeps, and why. It is made on one view, before any
+deletion.
 
 A file slice is visible from its commit's completion until it is superseded: by the next slice of its file
-group, or when the group is replaced. So each writer, reader and consumer names the moment from which on it
-needs snapshots, and each savepoint names files. A slice is deleted when it was superseded before all those
-moments.
+group, or when the group is replaced. Each writer, reader and consumer names the moment from which on it needs
+snapshots, and each savepoint names files. A slice is deleted when it was superseded before all those moments,
+and no savepoint names it.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ _OF_THE_DEAD = {
 class FileToDelete:
     """A file that a clean deletes.
 
-    :param path: relative to the table.
+    :param path: path relative to the table.
     :param size: bytes.
-    :param reason: why.
+    :param reason: why the clean deletes it.
     """
 
     path: str
@@ -72,7 +73,7 @@ class FileToDelete:
 
     @property
     def file_group(self) -> FileGroupId:
-        """The file group whose slice it is."""
+        """The file group of the file."""
         partition, _, name = self.path.rpartition("/")
         parsed = parse_data_file_name(name)
         return FileGroupId(partition, parsed.file_id if parsed else name)
@@ -80,10 +81,10 @@ class FileToDelete:
 
 @dataclass(frozen=True)
 class Held:
-    """Files that would be deleted if no reader or writer needed them.
+    """Files that a clean would delete if a reader or writer did not need them.
 
-    :param by: the reader or writer that needs them, for people. A file that several need is counted for each.
-    :param files: how many files.
+    :param by: the reader or writer, for people. A file that several of them need is counted for each.
+    :param files: number of files.
     :param size: bytes.
     """
 
@@ -94,7 +95,7 @@ class Held:
 
 @dataclass(frozen=True)
 class CleanPlan:
-    """The files that a clean deletes, and the superseded ones that it keeps for somebody.
+    """The files that a clean deletes, and the superseded ones that it keeps for a reader or writer.
 
     :param retention: the retention that made the plan.
     :param files: the files to delete, by path.
@@ -102,10 +103,10 @@ class CleanPlan:
     :param retained_files: number of superseded files that the policy keeps.
     :param earliest_commit_to_retain: the commit from which on every snapshot stays; None with
         KEEP_LATEST_FILE_VERSIONS, and for a table without a commit.
-    :param expired_consumers: names of expired consumers, for which nothing is kept any more.
+    :param expired_consumers: names of expired consumers, for which the clean keeps nothing.
     :param last_completed: requested time of the newest commit.
     :param savepoints: requested times of the commits that savepoints keep.
-    :param orphaned_instants: instants without a commit, whose files the clean deletes.
+    :param orphaned_instants: dead instants whose files the clean deletes.
     """
 
     retention: Retention
@@ -149,7 +150,7 @@ class CleanPlan:
         for file in self.files:
             named = {"filePath": storage.url(file.path), "isBootstrapBaseFile": False}
             by_partition.setdefault(file.file_group.partition_path, []).append(named)
-        # The JVM must not archive these, so that a savepoint can be restored.
+        # The JVM must not archive these commits, so that a savepoint can be restored.
         kept = (*self.savepoints, *([earliest.requested_time] if earliest else ()))
         record: dict[str, Any] = {
             "earliestInstantToRetain": earliest
@@ -181,14 +182,14 @@ def make_plan(
     reserved: frozenset[FileGroupId],
     retention: Retention,
 ) -> CleanPlan:
-    """Decide which files a clean deletes. Writes nothing.
+    """Decide which files a clean deletes. This function writes nothing.
 
     :param storage: the table's storage.
     :param found: the table's files, listed before the view was made.
-    :param view: the present snapshot. A reader or writer that begins after the view was made sees at least
-        this snapshot, so the plan looks for those who need files after it.
+    :param view: the present snapshot. The plan looks for readers and writers after the view was made, because
+        those that begin later see at least this snapshot.
     :param reserved: file groups of pending plans and of open transactions; the plan leaves them alone.
-    :param retention: what to keep.
+    :param retention: which superseded slices to keep.
     """
     return _Planner(storage, found, view, reserved, retention).plan()
 
@@ -202,7 +203,7 @@ class _Slice:
     """A file that was visible, at least for a time.
 
     :param superseded: completion time of the commit that superseded it; None for a live file.
-    :param versions_after: slices of its file group that are newer.
+    :param versions_after: number of newer slices of its file group.
     """
 
     file: FileToDelete
@@ -228,7 +229,7 @@ class _Planner:
         self._now, self._zone = storage.clock(anew=True), timeline_zone(storage)
         self._commits = view.timeline.commits()
         self._completion = {i.requested_time: i.completion_time or "" for i in self._commits}
-        # Older instants are archived; they superseded their predecessors before this moment.
+        # Older instants are archived, so they superseded their predecessors before this moment.
         self._starts = view.timeline.starts
         consumers = registered_consumers(storage)
         self._expired = tuple(consumer.name for consumer in consumers if consumer.is_expired)
@@ -280,7 +281,7 @@ class _Planner:
     def _writers(self) -> Iterator[tuple[str, str]]:
         heartbeats = observe(self._storage)
         for instant, heartbeat in sorted(heartbeats.items()):
-            # An expired writer counts too: it may wake up until it is rolled back.
+            # An expired writer also needs its files: until it is rolled back, it may wake up.
             named = f"writer {instant} by {heartbeat.info.owner}"
             yield named, self._moment(heartbeat.info.base)
         for pending in self._view.timeline.pending():
@@ -301,7 +302,7 @@ class _Planner:
             try:
                 by_partition = decode(self._view.timeline.read(savepoint))["partitionMetadata"]
             except NoSuchInstantError:
-                continue  # another process has deleted it at this moment
+                continue  # another process has just deleted it
             yield (
                 f"savepoint {savepoint.requested_time}",
                 frozenset(
@@ -328,7 +329,7 @@ class _Planner:
         return (each.superseded or "") <= self._bound
 
     def _last_moment(self) -> str:
-        """The last moment that the policy gives up: it keeps nothing that was superseded by then."""
+        """The completion time up to which the policy keeps no superseded slice."""
         number = self._retention.retained or 0
         if self._retention.policy is CleaningPolicy.KEEP_LATEST_BY_HOURS:
             return format_time(datetime.fromtimestamp(self._now, UTC) - timedelta(hours=number), self._zone)
@@ -345,7 +346,7 @@ class _Planner:
     # --- what there is --------------------------------------------------------------------
 
     def _files(self) -> tuple[list[_Slice], list[tuple[FileToDelete, str | None]]]:
-        """File slices, and files without a commit with the reason to keep each, if there is one."""
+        """File slices, and files without a commit, each with the reason to keep it, if there is one."""
         groups: _Groups = {}
         gone: _Groups = {}
         logs: _Groups = {}
@@ -384,19 +385,19 @@ class _Planner:
         live = {group for group, each in found if each.superseded is None}
         taken_out = replaced_by_archived(self._storage, live, self._view.shows) if live else ()
         for group, each in found:
-            if group in taken_out:  # no reader can see it under any policy
+            if group in taken_out:  # no policy keeps it, because no reader can see it
                 file = replace(each.file, reason=Reason.REPLACED)
                 yield _Slice(file, superseded="", versions_after=each.versions_after)
             else:
                 yield each
 
     def _is_of(self, instant: str, path: str) -> bool:
-        """Whether a commit has this file, and did not delete it before it completed."""
+        """Whether a file belongs to a commit, which may have deleted some of its own files."""
         if self._found.before.shows(instant):
             return True
         if instant not in self._completed_since:
             commit = None
-            with suppress(NoSuchInstantError):  # it was undone at this moment
+            with suppress(NoSuchInstantError):  # it was just undone
                 commit = find_commit(self._storage, self._view.timeline, instant)
             stats = commit[1].write_stats if commit else ()
             self._completed_since[instant] = frozenset(stat.path for stat in stats)
@@ -446,7 +447,7 @@ class _Planner:
     def _leftovers(
         self, groups: Mapping[FileGroupId, Mapping[str, list[FileStatus]]]
     ) -> Iterator[tuple[FileToDelete, str | None]]:
-        """Second files of one slice, from a task that outlived its job: they break readers."""
+        """Second files of a slice, written by a task that outlived its job; they break readers."""
         doubles = Counter(
             instant for by in groups.values() for instant, files in by.items() if len(files) > 1
         )

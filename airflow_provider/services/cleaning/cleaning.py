@@ -1,8 +1,8 @@
-"""Cleaning: deleting the files that nobody needs any more.
+"""Cleaning: deleting the files that no reader or writer needs any more.
 
 First the plan is put as an entry of the commit log; then files are deleted; then another entry completes the
-clean. Nobody needs a file that a plan names, now or later. So any process, or several, may execute a plan at
-any time. The next clean finishes one that was killed, and a clean needs no heartbeat.
+clean. No process needs a file that a plan names, now or later. So one process or several may execute a plan
+at any time. If a clean is killed, the next clean finishes it, so a clean needs no heartbeat.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class CleanResult:
 
 
 def plan_clean(table: HudiTable, retention: Retention | None = None) -> CleanPlan:
-    """The files that a clean would delete now, with reasons, and those it would keep. Writes nothing.
+    """The files that a clean would delete now, with reasons, and those it would keep. This writes nothing.
 
     :param table: the table.
-    :param retention: what to keep; the snapshots of the last 10 commits when None.
+    :param retention: which superseded slices to keep; those of the last 10 commits' snapshots when None.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
@@ -117,10 +117,10 @@ def schedule_clean(
     """Plan a clean, as an instant that :func:`run_clean` executes.
 
     :param table: the table.
-    :param retention: what to keep; the snapshots of the last 10 commits when None.
+    :param retention: see :func:`plan_clean`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
-    :param on_plan: called with each plan, also with an empty one; again when the plan has to be made
-        again.
+    :param on_plan: called with each plan, also with an empty one. It is called again if the plan has to be
+        made again.
     :return: requested time of the plan; None when there is nothing to delete.
     :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -182,7 +182,7 @@ def run_clean(table: HudiTable, instant: str, *, lock: LockProvider | None = Non
     failed = _delete(storage, planned_files(plan))
     with lock or default_lock(table):
         _put_completion(storage, planned, plan, failed, started)
-    publish_head(storage, commit_log)  # before the staged files go: another process's entry needs them too
+    publish_head(storage, commit_log)  # the publication of another process's entry needs the staged files
     storage.delete(staged_metadata_path(instant))
     storage.delete(staged_path(instant))
     result = _result(table, instant)
@@ -200,12 +200,13 @@ def clean(
     on_plan: Callable[[CleanPlan], object] = lambda _: None,
     max_failures: int | None = MAX_FAILURES,
 ) -> list[CleanResult]:
-    """Delete files that nobody needs any more: finish pending cleans, then plan and run a new one.
+    """Delete files that no reader or writer needs any more: finish pending cleans, then plan and run a new
+    one.
 
     Dead writers are rolled back first, so that they need no files and their own files are deleted too.
 
     :param table: the table.
-    :param retention: what to keep; the snapshots of the last 10 commits when None.
+    :param retention: see :func:`plan_clean`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :param on_plan: see :func:`schedule_clean`.
     :param max_failures: failures in a row after which the table's cleaning is stopped; None never stops it.
@@ -228,7 +229,7 @@ def clean(
 
 
 def _input(table: HudiTable) -> str:
-    """The input of the next clean, by which failures in a row are counted."""
+    """The input of the next clean, for counting failures in a row."""
     pending = pending_cleans(table)
     return f"clean {pending[0]}" if pending else log_head(table)
 
@@ -251,7 +252,7 @@ def _delete(storage: Storage, paths: Iterable[str]) -> set[str]:
 
 
 def _may_be_there(storage: Storage, path: str) -> bool:
-    """Whether the file may still exist. If only the answer was lost, it is gone."""
+    """Whether a file whose deletion failed may still exist. If only the answer was lost, it is gone."""
     try:
         return storage.stat(path) is not None
     except OSError:
@@ -261,14 +262,14 @@ def _may_be_there(storage: Storage, path: str) -> bool:
 def _put_completion(
     storage: Storage, planned: Plan, plan: dict[str, Any], failed: set[str], started: float
 ) -> None:
-    """Put the entry that completes a clean, unless it exists, perhaps in the archive already."""
+    """Put the entry that completes a clean, unless another process has; the clean may even be archived."""
     staged = StagedChange(storage, planned.instant)
 
     def decide(moment: Moment) -> Commit | None:
         if moment.fate_of(planned.instant) is not None:
             return None
-        _ = moment.timeline  # completions of other Hudi writers come before this entry
-        # Another process that executes this plan may have deleted since what this one could not delete.
+        _ = moment.timeline  # loaded, so that this entry completes after the commits of other Hudi writers
+        # Another process that executes this plan may have deleted files that this one could not delete.
         gone = {path for path in failed if not _may_be_there(storage, path)}
         failed.difference_update(gone)
         if gone or not staged.is_for(moment.indexes):
@@ -290,7 +291,7 @@ def _put_completion(
 
 
 def _metadata(plan: dict[str, Any], instant: str, failed: set[str], took: float) -> bytes:
-    """Hudi's ``HoodieCleanMetadata``. It counts files that another process deleted for this plan too."""
+    """Hudi's ``HoodieCleanMetadata``. Files that another process deleted for this plan count too."""
     partitions: dict[str, dict[str, Any]] = {}
     for path in planned_files(plan):
         partition, _, name = path.rpartition("/")
@@ -327,7 +328,7 @@ def _begun(storage: Storage, instant: str) -> bytes | None:
     requested = instant_path(Instant(instant, Action.CLEAN, State.REQUESTED))
     try:
         content = storage.read(requested)
-        # A link to the plan, so that no file stays of a clean that is archived at this moment.
+        # The inflight file is a link to the plan: if the clean is archived meanwhile, no file appears.
         storage.link_if_absent(requested, instant_path(Instant(instant, Action.CLEAN, State.INFLIGHT)))
     except FileNotFoundError:
         return None
@@ -339,7 +340,7 @@ def _result(table: HudiTable, instant: str) -> CleanResult | None:
     found = table.timeline().find(instant)
     if found is not None and found.state is not State.COMPLETED:
         return None
-    # It may be archived at this moment: the archive has its content before it leaves the timeline.
+    # The clean may be archived meanwhile: the archived timeline has it before it leaves the active one.
     kept = (found and archived_content(table.storage, found)) or find_archived(table.storage, instant)
     if kept is None or kept.instant.action is not Action.CLEAN:
         return None

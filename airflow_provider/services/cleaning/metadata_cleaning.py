@@ -1,6 +1,6 @@
 """Cleaning and archival of the metadata table after a compaction.
 
-Both can be done at any time, by several at once, and again after a crash.
+Both can run at any time, in several processes at once, and again after a crash.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from airflow_provider.table.timeline import (
 
 log = logging.getLogger(__name__)
 
-_LAST = "9"  # sorts behind every instant time
+_LAST = "9"  # sorts after every instant time
 
 
 def superseded_files(table: HudiTable) -> list[MetadataFile]:
     """The files of the metadata table that no reader can need any more.
 
-    Slices that the last compaction has superseded stay for readers that began before it completed; the next
-    compaction is not planned before that. An earlier slice stays as long as a writer, or a reader with a
-    lease, is alive that began before the compaction after the slice's end was planned.
+    Slices that the last compaction has superseded stay for readers that began before it completed. The next
+    compaction is not planned before that. An earlier slice was superseded by one compaction, and a second
+    compaction followed. It stays while a writer, or a reader with a lease, that began before the second one
+    was planned is alive.
 
     :param table: the table; nothing is written to it.
     """
@@ -67,16 +68,16 @@ def delete_superseded(table: HudiTable) -> list[str]:
 
 
 def archive_metadata_timeline(table: HudiTable) -> list[str]:
-    """Move instants of the metadata table that nobody needs any more into its archived timeline.
+    """Move instants of the metadata table that no process needs any more into its archived timeline.
 
-    Readers take instants that are older than a timeline for committed. So these stay:
+    Readers take instants that are older than a timeline for committed. So these instants stay:
 
-    - instants that are on the table's own timeline, which archival leaves for as long as a dead writer may be
+    - instants that are on the table's own timeline, where archival keeps them as long as a dead writer may be
       paused and wake up, and instants of writers in flight;
     - the last compaction, and every pending instant;
-    - everything, while an index is newer than the last compaction;
-    - every instant with a log file in a file slice that is kept, and all that came after that slice's base
-      file: they decide when their log files count.
+    - all instants, while an index is newer than the last compaction;
+    - every instant with a log file in a file slice that is kept, and all instants after that slice's base
+      file: they decide when readers merge their log files.
 
     :param table: the table.
     :return: requested times of the instants archived.
@@ -89,28 +90,29 @@ def archive_metadata_timeline(table: HudiTable) -> list[str]:
     bounds += [instant.requested_time for instant in table.timeline().instants[:1]]
     metadata_table = MetadataTable(storage)
     timeline, archived = Timeline.load(storage, archived_too=True), newest_archived(storage)
-    gone = []  # instants that a paused writer put there late: its write is rolled back, or archived since
+    gone = []  # instants that a paused writer put late, after its write was rolled back or archived
     for instant in timeline.pending():
         time, action = instant.requested_time, instant.action
         is_late = time <= archived or (
             action is Action.DELTA_COMMIT and _has_ended(table, commit_log, instant)
         )
-        if is_late and not is_initial(time):  # an initial instant has no time of its own
+        if is_late and not is_initial(time):  # the requested time of an initial instant is only a name
             gone.append(instant)
         else:
             bounds.append(time)
     groups = list(_file_groups(table, metadata_table))
     stays = min([*bounds, max(_compactions(timeline), default=""), *_needed(groups)])
-    # An initial instant has the lowest name of all, so it leaves first. It stays until a compaction was
-    # planned after it: its completion tells readers which base files an older compaction has written late.
+    # An initial instant has the lowest name of all, so it would leave first. It stays until a compaction is
+    # planned after it, because its completion time tells readers which base files an older compaction has
+    # written late.
     first = (i.completion_time or "" for i in timeline.completed() if is_initial(i.requested_time))
     if max(first, default="") >= stays:
         stays = ""
     leaving = [i for i in timeline.instants if i.requested_time < stays and i.state is State.COMPLETED]
     append_history(storage, _contents(storage, leaving))
     for file in (file for group in groups for file in group.uncommitted if file.instant < stays):
-        if not is_initial(file.instant):  # an index that is being built begins with such files
-            storage.delete(file.path)  # a dead writer's file
+        if not is_initial(file.instant):  # an index that is being built begins with initial files
+            storage.delete(file.path)  # the file is a dead writer's
     take_off(storage, [*leaving, *gone])
     merge_history(storage)
     if leaving:
@@ -132,7 +134,7 @@ def _superseded(group: FileGroup, last: str) -> list[MetadataFile]:
     """The files of slices that were superseded before a compaction was planned, and of dropped indexes."""
     bases = [each.instant for each in group.base_files]
     first = bases[0] if bases else ""
-    # Before the first base file, a slice may consist of log files only.
+    # The slice before the first base file has log files only.
     slices = ["", *bases] if any(each.completion_time <= first for each in group.log_files) else bases
     oldest = max([*slices[:1], *(each for each in slices if each < last)], default="")
     old_logs = (each for each in group.log_files if each.completion_time <= oldest or each.instant == oldest)
@@ -141,17 +143,17 @@ def _superseded(group: FileGroup, last: str) -> list[MetadataFile]:
 
 
 def _needed(groups: Iterable[FileGroup]) -> Iterator[str]:
-    """The first instant of each file group that has to be on the timeline for its log files to count."""
+    """For each file group, the first instant that has to stay, so that readers merge its log files."""
     for group in groups:
         logs = [each.instant for each in group.log_files if not each.is_empty]
-        # A group without log files is always read correctly: late log files of dead writers do not count.
+        # A group without log files needs no instant: readers ignore late log files of dead writers.
         if logs:
             began = (each.instant for each in group.base_files[:1] if not is_initial(each.instant))
             yield min([*began, *logs])
 
 
 def _has_ended(table: HudiTable, commit_log: CommitLog, instant: Instant) -> bool:
-    """Whether the table's instant of this name has ended, so that no writer completes this one any more."""
+    """Whether the table's instant of the same name has ended, so that no writer can complete this one."""
     return fate_of(table.storage, commit_log, instant.requested_time) not in (None, Fate.COMPLETED)
 
 

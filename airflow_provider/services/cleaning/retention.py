@@ -16,7 +16,7 @@ class CleaningPolicy(StrEnum):
     KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"
     """The snapshots of the newest commits, and the snapshot before them."""
     KEEP_LATEST_FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
-    """The newest slices of every file group; no slice of a replaced one."""
+    """The newest slices of every file group, but no slice of a replaced file group."""
     KEEP_LATEST_BY_HOURS = "KEEP_LATEST_BY_HOURS"
     """Every snapshot of the last hours."""
 
@@ -33,9 +33,10 @@ class Retention:
     """Which superseded file slices a clean keeps.
 
     :param policy: see :class:`CleaningPolicy`.
-    :param retained: commits, slices a file group, or hours; Hudi's default (10, 3, 24) when None.
-    :param reverted_after: seconds that a revert has to be past before the files of the reverted rewrite
-        are deleted: longer than any query runs.
+    :param retained: number of commits, of slices per file group, or of hours; Hudi's default (10, 3, 24) when
+        None.
+    :param reverted_after: seconds after a revert until the files of the reverted rewrite are deleted. It must
+        be longer than any query runs.
     :raises InvalidInputError: when the policy is unknown or a number is out of range.
     """
 

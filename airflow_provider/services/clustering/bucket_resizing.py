@@ -1,8 +1,8 @@
 """Splits and merges of buckets by consistent hashing, as clustering groups.
 
 Sources: ``BaseConsistentHashingBucketClusteringPlanStrategy`` (which buckets are split and merged),
-``ConsistentBucketIdentifier.splitBucket`` and ``mergeBucket`` (into which), and
-``HoodieSparkConsistentBucketIndex.updateLocation`` (what a clustering says of it) of Apache Hudi 1.2.
+``ConsistentBucketIdentifier.splitBucket`` and ``mergeBucket`` (the new buckets), and
+``HoodieSparkConsistentBucketIndex.updateLocation`` (the metadata in a clustering) of Apache Hudi 1.2.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _RING = 2**31
 
 @dataclass(frozen=True)
 class Resizing:
-    """What a clustering group does to the buckets of its partition.
+    """The changes of a clustering group to the buckets of its partition.
 
-    :param nodes: what happens at some places of the ring.
-    :param seq_no: of the hashing metadata that it changes.
+    :param nodes: the changes at places of the ring.
+    :param seq_no: sequence number of the hashing metadata that they change.
     """
 
     nodes: tuple[HashingNode, ...]
@@ -56,16 +56,16 @@ class Resizing:
 
     @property
     def made(self) -> list[HashingNode]:
-        """The buckets that it makes."""
+        """The new buckets."""
         return [node for node in self.nodes if node.tag == REPLACE]
 
     def made_of(self, hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The number, among :attr:`made`, of the bucket that each key of a split bucket goes to.
+        """For each key of a split bucket, the position of its new bucket in :attr:`made`.
 
         :param hashes: the keys' places on the ring, which belong to the split bucket.
         """
         first, last = (node.value for node in self.made)
-        # The range of the split bucket may go beyond the end of the ring; then it goes on at 0.
+        # The range of the split bucket may extend past the end of the ring, and continue at 0.
         beyond = (hashes - last - 1) % _RING > (first - last - 1) % _RING
         return np.asarray(beyond, np.int64)
 
@@ -86,10 +86,10 @@ class Resizing:
 class Limits:
     """When buckets are split and merged.
 
-    :param least: buckets that a merge leaves a partition at least.
-    :param most: buckets that a split leaves a partition at most.
-    :param split_above: bytes of a bucket that is split.
-    :param merge_below: bytes of a bucket, at most, that is merged with its neighbours.
+    :param least: the least number of buckets of a partition after a merge.
+    :param most: the largest number of buckets of a partition after a split.
+    :param split_above: bytes above which a bucket is split.
+    :param merge_below: bytes up to which a bucket is merged with its neighbours.
     """
 
     least: int
@@ -99,7 +99,7 @@ class Limits:
 
     @classmethod
     def of(cls, table: HudiTable) -> Limits:
-        """Those that a table's options set."""
+        """The limits in a table's options."""
         given = table.hudi_options.values
 
         def value(key: str) -> Any:
@@ -140,7 +140,7 @@ def resizings(
     """
     metadata = load_hashing_metadata(table.storage, view, partition_path)
     if metadata is None or _is_resized(view, partition_path):
-        return  # of several changes at once the hashing metadata would show the last
+        return  # the hashing metadata would keep only the last of several changes at once
     there = {each.file_slice.file_id: each for each in usable}
     slices = [there.get(node.file_id) for node in metadata.nodes]
     limits = Limits.of(table)
@@ -159,10 +159,10 @@ def resizings(
 
 
 def split(metadata: HashingMetadata, number: int) -> list[HashingNode]:
-    """The two buckets, each of half the range, in which one is split; none where the range is too small.
+    """The two new buckets, each with half the range, of a split; none where the range is too small.
 
     :param metadata: the buckets.
-    :param number: of the one.
+    :param number: number of the bucket to split.
     """
     end, begin = metadata.values[number], metadata.values[number - 1]
     middle = ((begin + end + (0 if begin < end else _RING)) >> 1) % _RING
@@ -172,10 +172,10 @@ def split(metadata: HashingMetadata, number: int) -> list[HashingNode]:
 
 
 def merge(metadata: HashingMetadata, numbers: Sequence[int]) -> list[HashingNode]:
-    """What becomes of neighbours that are merged into one bucket.
+    """The changes of the nodes when neighbours are merged into one bucket.
 
     :param metadata: the buckets.
-    :param numbers: of the neighbours, in the order of the ring.
+    :param numbers: numbers of the neighbours, in the order of the ring.
     """
     *gone, last = (metadata.values[number] for number in numbers)
     deleted = [HashingNode(value, None, DELETE) for value in gone]
@@ -183,11 +183,12 @@ def merge(metadata: HashingMetadata, numbers: Sequence[int]) -> list[HashingNode
 
 
 def mergeable(sizes: Sequence[int | None], most: int, slots: int) -> Iterator[list[int]]:
-    """Neighbours on the ring that are merged, in its order.
+    """The neighbours on the ring that are merged, in the order of the ring.
 
-    :param sizes: bytes of each bucket; None where it has to stay.
-    :param most: bytes of a bucket that is merged; and those together that still take another one.
-    :param slots: how many buckets may go.
+    :param sizes: bytes of each bucket; None for a bucket that has to stay.
+    :param most: largest size of a bucket that is merged; neighbours that are larger together take no further
+        one.
+    :param slots: the number of buckets that merges may remove.
     """
     count, taken = len(sizes), set[int]()
     for start, size in enumerate(sizes):

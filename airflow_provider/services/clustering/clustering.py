@@ -63,11 +63,11 @@ def schedule_clustering(
     max_failures: int | None = MAX_FAILURES,
     operation_key: str | None = None,
 ) -> str | None:
-    """Plan a clustering, as an instant of its own that any process can execute later. Reads no data.
+    """Plan a clustering, as an instant of its own that any process can execute later. This reads no data.
 
     :param table: the table.
     :param settings: which file groups to cluster, and their layout.
-    :param priority: decides who yields to whom; see :data:`~airflow_provider.concurrency.PRIORITIES`.
+    :param priority: decides which writer yields; see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :param max_failures: see :func:`~airflow_provider.concurrency.plans.check_not_stopped`.
     :param operation_key: see :func:`~airflow_provider.concurrency.schedule`.
@@ -109,7 +109,7 @@ def pending_clusterings(table: HudiTable, *, idle: bool = False) -> list[str]:
     """Clustering plans of this package that have neither completed nor been rolled back, oldest first.
 
     :param table: the table.
-    :param idle: True for plans that nobody executes now, False for all.
+    :param idle: True for plans that no process executes now, False for all.
     """
     return pending_plans(table, Action.CLUSTERING, idle=idle)
 
@@ -119,7 +119,7 @@ def pending_plan(table: HudiTable, instant: str) -> ClusteringPlan:
 
     :param table: the table.
     :param instant: the plan's requested time.
-    :raises NoSuchInstantError: when the plan does not exist, or not any more.
+    :raises NoSuchInstantError: when the plan does not exist.
     """
     try:
         content = table.storage.read(instant_path(Instant(instant, Action.CLUSTERING, State.REQUESTED)))
@@ -181,21 +181,20 @@ def run_clustering(
 ) -> dict[str, Any] | None:
     """Execute a clustering plan, as one commit of all clustering groups that no other writer has touched.
 
-    A group that another writer has written to since the plan, or that a writer of higher priority works on,
-    stays as it is; the next plan contains it again.
+    A group stays as it is if another writer has written to it since the plan, or if a writer of higher
+    priority works on it. The next plan contains it again.
 
     :param job: the execution.
     :param table: the table.
     :param write_group: writes the new file groups of a clustering group; threads may call it.
     :param parallel_groups: number of groups that are written at the same time.
     :param lock: the table lock; by ``job.lock``, or the table's options, when None.
-    :param is_alive: asked before every heartbeat; False gives the clustering up.
-    :param around: a context manager for the instant. It is entered before anything is written. It is left
-        after the last group; or when a group has failed, before the others have ended.
+    :param is_alive: called before every heartbeat; False gives the clustering up.
+    :param around: a context manager for the instant. It is entered before any file is written. It is left
+        after the last group, or as soon as a group fails, even if other groups are still being written.
     :return: see :func:`result_of`; None when the job names no plan, and none is pending.
     :raises NoSuchInstantError: when the plan that the job names does not exist, or was rolled back.
-    :raises NoSuchInstantError: when the plan that was named does not exist, or was rolled back.
-    :raises WriteConflictError: when another process executes the plan, or every group was hit.
+    :raises WriteConflictError: when another process executes the plan, or every group is in conflict.
     :raises CommitError: when the clustering ended otherwise without a commit.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
@@ -284,7 +283,7 @@ def result_of(
 
 @dataclass
 class Clustering:
-    """The part between the begin of a clustering and its commit.
+    """The execution of a clustering, from its beginning to its commit.
 
     :param job: the execution.
     :param table: the table.
@@ -379,10 +378,10 @@ class Clustering:
 
     @cached_property
     def _may_leave_out(self) -> bool:
-        """Whether the clustering is worth a commit without some of its groups.
+        """Whether the clustering can commit without some of its groups.
 
-        Other Hudi writers write to a bucket that is split or merged, and to those that it becomes. Those log
-        files would show without the others.
+        Other Hudi writers append to a bucket that is split or merged, and also to the new buckets. If such a
+        group were left out, readers would see only one of the two log files.
         """
         shared = self.writer.lock.excludes_hudi or has_other_writers(self.table.storage)
         return not (shared and self.plan.resizes)
@@ -419,7 +418,7 @@ def _begin(
 
     if job.instant is not None:
         return begin(job.instant)
-    rollback_dead_writers(table)  # this rolls back plans of dead executors
+    rollback_dead_writers(table)  # this includes the plans of dead executors
     for instant in pending_clusterings(table, idle=True):
         try:
             return begin(instant)

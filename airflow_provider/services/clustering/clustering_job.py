@@ -15,7 +15,7 @@ from airflow_provider.jobs import TableJob
 class ClusteringJob(TableJob):
     """One execution of a clustering plan of one table.
 
-    :param instant: requested time of the plan; the oldest one that nobody executes when None.
+    :param instant: requested time of the plan; the oldest one that no process executes when None.
     :param heartbeat: how the execution shows that it is alive.
     :param parallel_groups: number of clustering groups that are written at the same time; the number of the
         session's cores when None.

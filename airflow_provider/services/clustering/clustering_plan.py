@@ -1,4 +1,4 @@
-"""Clustering plans: which file groups are rewritten together, and into how many.
+"""Clustering plans: which file groups are rewritten together, and into how many new ones.
 
 Source of the rules: Hudi's ``PartitionAwareClusteringPlanStrategy`` and
 ``SparkSizeBasedClusteringPlanStrategy`` (file slices below the small-file limit, packed into clustering
@@ -42,17 +42,17 @@ _SETTINGS_KEY = "table_services.clustering"
 
 @dataclass(frozen=True)
 class ClusteringSettings:
-    """The work of a clustering plan: its file groups and their layout.
+    """The choice of file groups for a clustering plan, and their new layout.
 
-    :param sort_by: columns to order the rows by; none to pack small files as they are.
+    :param sort_by: columns to order the rows by; empty to pack small files as they are.
     :param layout: how to order by several columns: ``linear``, ``z-order`` or ``hilbert``.
     :param partitions: patterns of partition paths, such as ``year=2013/*``; all partitions when empty.
     :param small_file_limit: bytes; only file groups below it are clustered.
     :param target_file_size: approximate size of a new file group in bytes.
-    :param min_age: seconds since the last write to a file group; younger ones are left alone, because
-        ingestion may still fill them.
-    :param max_groups: number of clustering groups in one plan; those that save most files come first.
-    :param max_group_size: bytes of the file groups that are ordered together.
+    :param min_age: seconds since the last write to a file group; a younger one is left alone, because
+        ingestion may still fill it.
+    :param max_groups: largest number of clustering groups in one plan; those that save most files come first.
+    :param max_group_size: most bytes of file groups that are ordered together.
     """
 
     sort_by: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class ClusteringGroup:
     :param slices: the file slices to read.
     :param outputs: number of new file groups.
     :param size: bytes of their files; 0 where the plan does not contain it.
-    :param resizing: what that does to buckets by consistent hashing.
+    :param resizing: the changes to buckets of consistent hashing, if there are any.
     """
 
     partition_path: str
@@ -141,7 +141,7 @@ class ClusteringPlan:
 
     @property
     def resizes(self) -> bool:
-        """Whether it splits and merges buckets."""
+        """Whether the clustering splits or merges buckets."""
         return any(group.resizing is not None for group in self.groups)
 
     def to_avro(self, storage: Storage) -> bytes:
@@ -252,7 +252,7 @@ def _groups_of(
         if base_file.size < settings.small_file_limit and base_file.file_group not in taken
     ]
     small = [each for each in small if age(each.last_instant, now, zone) >= settings.min_age]
-    # Sorted by the time of writing, so that rows that arrived together stay together without a sort order.
+    # Sorted by the time of writing: without a sort order, rows that arrived together stay together.
     small.sort(key=lambda each: (each.base_file.instant, each.base_file.file_id))
     merged = {each.file_group: each for each in slices_of(table, view, [partition])} if logs else {}
     for found in _packed(small, settings.max_group_size):
@@ -316,7 +316,7 @@ def _packed(candidates: Iterable[_Candidate], most: int) -> Iterator[list[_Candi
 
 
 def _is_laid_out(view: FileSystemView, found: Sequence[_Candidate], settings: ClusteringSettings) -> bool:
-    """Whether one clustering has made all of these slices in this layout: another would change nothing."""
+    """Whether one clustering has made all of these slices in this layout, so that another changes nothing."""
     instants = {each.instant for one in found for each in (one.base_file, *one.log_files)}
     made = view.timeline.find(instants.pop())
     if instants or made is None:

@@ -1,8 +1,8 @@
 """One task writes one new file group of a clustering, wherever it runs.
 
-Every task of a clustering group computes the order of all the group's rows by itself, from the columns to
-order by. Then it reads, and keeps in memory, only the rows of its own file. So no row is sent from one task
-to another, and no task needs more memory than its file.
+Every task of a clustering group computes the order of all rows of the group from the columns to order by.
+Then it reads, and keeps in memory, only the rows of its own file. So no row is sent from one task to another,
+and no task needs more memory than its file.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _Made = TypeVar("_Made")
 _Numbers = npt.NDArray[np.int64]
 
 _ORDERED_ROW_GROUP_ROWS = 131_072
-_ROWS_A_TAKE = 524_288  # each look-up in many chunks has its price
-_AHEAD = 2  # enough to keep a writer busy
-_KEPT = META_COLUMNS[:-1]  # the last one names the file
+_ROWS_A_TAKE = 524_288  # rows per look-up, because each look-up in many chunks costs time
+_AHEAD = 2  # results made in advance; enough to keep a writer busy
+_KEPT = META_COLUMNS[:-1]  # the last column is the file's name
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ClusteringTask:
 
     @property
     def _bucket(self) -> HashingNode | None:
-        """The bucket that the file becomes, where the clustering splits and merges buckets."""
+        """The new bucket of the file, if the clustering splits or merges buckets."""
         resizing = self.group.resizing
         return None if resizing is None else resizing.made[self.number]
 
@@ -190,7 +190,7 @@ class ClusteringTask:
         if file_slice.base_path is not None and not any(each.log_paths for each in self.group.slices):
             return read_base_file(self.storage, file_slice.base_path, columns, schema=self.schema)
         kinds = with_meta_columns(self.schema.columns)
-        wanted = pa.schema([kinds.field(name) for name in columns])  # base files have dictionaries, too
+        wanted = pa.schema([kinds.field(name) for name in columns])  # a base file may have dictionaries
         parts = [rows.cast(wanted) for rows in self._merged.rows(file_slice, columns)]
         return pa.concat_tables(parts) if parts else wanted.empty_table()
 

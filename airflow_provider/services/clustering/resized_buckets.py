@@ -1,4 +1,4 @@
-"""What a clustering that splits and merges buckets says of them, in the hashing metadata."""
+"""The hashing metadata of a clustering that splits or merges buckets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ResizedBuckets:
     """The buckets that one clustering splits and merges.
 
     :param table: the table.
-    :param writer: the clustering, begun.
+    :param writer: the writer of the clustering.
     :param groups: its clustering groups.
     """
 
@@ -33,7 +33,7 @@ class ResizedBuckets:
 
     @property
     def written_twice(self) -> Mapping[FileGroupId, frozenset[FileGroupId]]:
-        """The buckets that become of each one."""
+        """By each bucket that is split or merged, the new buckets."""
         found: dict[FileGroupId, frozenset[FileGroupId]] = {}
         for group in self._groups:
             made = group.resizing.made if group.resizing else ()
@@ -42,12 +42,12 @@ class ResizedBuckets:
         return found
 
     def put(self, content: CommitContent) -> None:
-        """Put the hashing metadata of each partition, before the commit by which it counts.
+        """Put the hashing metadata of each partition, before the commit that makes it valid.
 
-        The JVM's Hudi finds buckets by it alone. So a commit without it would lose rows.
+        The JVM's Hudi finds buckets only by these files. So a commit without them would lose rows.
 
-        :param content: of the commit: some groups may have been left out.
-        :raises WriteConflictError: when other buckets have been made of those of the plan.
+        :param content: the content of the commit, which may leave some groups out.
+        :raises WriteConflictError: when the buckets of a partition have changed since the plan.
         """
         replaced = {FileGroupId(path, each) for path, ids in content.replaced.items() for each in ids}
         changed: dict[str, list[HashingNode]] = {}
@@ -57,7 +57,7 @@ class ResizedBuckets:
         seen = {group.partition_path: group.resizing.seq_no for group in self._groups if group.resizing}
         storage, instant = self._table.storage, self._writer.instant
         gone = (made.partition_path for made in self._made if made.partition_path not in changed)
-        delete_hashing_metadata(storage, instant, gone)  # of an earlier try
+        delete_hashing_metadata(storage, instant, gone)  # files of an earlier try
         self._made = []
         view = self._table.view()
         for partition, nodes in changed.items():
@@ -73,5 +73,5 @@ class ResizedBuckets:
             self._made.append(made)
 
     def committed(self) -> None:
-        """Say that the hashing metadata counts."""
+        """Mark the hashing metadata as valid for the JVM's Hudi."""
         tell_committed(self._table.storage, self._made)

@@ -39,8 +39,8 @@ def row_order(layout: str, columns: Sequence[pa.ChunkedArray]) -> _Numbers:
             return np.lexsort(ranked[::-1])
         places = functools.reduce(lambda high, low: high << bits | low, ranked)
     else:
-        # Steps with about the same number of rows each: a column with few values divides the rows as much
-        # as one with many, and outliers do not push everything else together.
+        # Each step has about the same number of rows. So a column with few values divides the rows as much as
+        # one with many, and outliers do not push all other values into one step.
         bits = min(_BITS, MOST_BITS // dimensions)
         steps = np.stack([(each << bits) // max(1, rows) for each in ranked]).astype(np.uint64)
         places = _CURVES[layout](steps, bits).astype(np.int64)
@@ -54,13 +54,13 @@ def can_order(kind: pa.DataType) -> bool:
 
 
 def ranks(column: pa.ChunkedArray) -> _Numbers:
-    """For every row, how many rows have a smaller value; null is the smallest, NaN the largest.
+    """For every row, the number of rows with a smaller value; null is the smallest value, NaN the largest.
 
     :param column: values of a type that :func:`can_order` allows.
     """
     values = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
     if pa.types.is_floating(values.type):
-        # Different bit patterns of zero and of NaN become one.
+        # Zero and NaN get one bit pattern each.
         nan, zero = (pa.scalar(each, values.type) for each in (math.nan, 0.0))
         values = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
     sample = values.slice(0, _SAMPLE_ROWS).drop_null()
@@ -70,7 +70,7 @@ def ranks(column: pa.ChunkedArray) -> _Numbers:
         )
         after_nulls[values.is_null().to_numpy(zero_copy_only=False)] = 0
         return after_nulls
-    # The column seems to have few values: only these are compared, instead of all rows.
+    # The column seems to have few distinct values, so these are compared, instead of all rows.
     encoded = values.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy() + 1
     in_order = np.concatenate(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Cells = npt.NDArray[np.uint64]
-"""Coordinates: a row of the array for each dimension, a column for each table row."""
+"""Coordinates: one row of the array for each dimension, one column for each row of the table."""
 
 MOST_BITS = 63
 """The most bits of a position on a curve: those of all dimensions together."""

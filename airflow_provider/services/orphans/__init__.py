@@ -1,7 +1,7 @@
 """Files that no timeline names: how to find them, and when it is safe to delete them.
 
-``found_files`` lists files and compares them with the index ``files``; ``orphans`` finds dead instants. A
-file is deleted only if the log or the archive declares its instant dead.
+``found_files`` lists files and compares them with the index ``files``. ``orphans`` finds dead instants. A
+file is deleted only if the log or a timeline declares its instant dead.
 """
 
 from airflow_provider.services.orphans.found_files import FilesLeft, Found, there_and_gone

@@ -1,8 +1,9 @@
 """The data files of a table: those on storage, and those that the index `files` lists for readers.
 
-The index may list a file that is gone: a cleaner died between the deletion and its completion, or it deleted
-the file and lost the answer. A reader opens such a file as soon as no instant replaces its file group any
-more. So a check for remaining files includes the index, and a removal of them includes the index too.
+The index may list a file that is gone, because a cleaner died between the deletion and its completion, or
+deleted the file and lost the answer. A reader opens such a file as soon as no instant on the timeline
+replaces its file group. So a check for remaining files includes the index, and their removal includes the
+index too.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from airflow_provider.table.timeline import State, Timeline, newest_archived
 
 @dataclass(frozen=True)
 class Found:
-    """A slow listing of a table, which may be slightly stale: later changes only keep more files.
+    """A slow listing of a table. It may be slightly stale, because later changes only keep more files.
 
-    An archival is the exception. Readers take instants that are older than the timeline for committed, also a
-    dead writer's instant, whose file is in this listing.
+    An archival is the exception: afterwards readers take a dead writer's instant for committed, because it is
+    older than the timeline, and its file may be in this listing.
 
     :param files: all data files.
-    :param dead: instants that never will be commits.
-    :param before: the snapshot before the listing. A commit that completed since may have deleted, or
-        written, some of its own files since.
+    :param dead: instants that will never be commits.
+    :param before: the snapshot before the listing. A later commit may have written or deleted some of its own
+        files after the listing.
     :param gone: data files that the index `files` lists, and that do not exist.
     :param archived: requested time up to which instants had left the timeline before the listing.
     """
@@ -68,7 +69,7 @@ class Found:
     def or_anew(self, storage: Storage) -> Found:
         """This listing if nothing was archived since; a new listing otherwise.
 
-        :param storage: the table's storage. Load the timeline that is used with the listing before the call.
+        :param storage: the table's storage. The caller has loaded the timeline that it uses with the listing.
         """
         found = self
         while newest_archived(storage) != found.archived:
@@ -81,7 +82,7 @@ def there_and_gone(storage: Storage) -> tuple[list[FileStatus], list[FileStatus]
 
     :param storage: the table's storage.
     """
-    listed = listed_by_index(storage)  # first: a file that is written meanwhile exists, and is not listed
+    listed = listed_by_index(storage)  # read first: a file written meanwhile must not seem gone
     files = data_files(storage)
     there = {each.path for each in files}
     paths = (f"{partition}/{name}".lstrip("/") for partition, names in listed.items() for name in names)
@@ -117,7 +118,7 @@ def _records(storage: Storage, partitions: Collection[str] | None) -> dict[str, 
 
 
 class FilesLeft:
-    """Checks whether readers may still be shown files of a file group, or of an instant.
+    """Checks whether readers may still see files of a file group, or of an instant.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
@@ -132,7 +133,7 @@ class FilesLeft:
         self._cleans = {_group_of(path): clean for path, clean in self._unfinished.items()}
 
     def of_groups(self, partition: str, file_ids: Iterable[str]) -> tuple[FileGroupId, str] | None:
-        """One of some file groups that is not cleaned yet, and the reason; None where all are cleaned.
+        """The first of some file groups that is not cleaned yet, and the reason; None where all are cleaned.
 
         :param partition: partition path.
         :param file_ids: ids of file groups in the partition.

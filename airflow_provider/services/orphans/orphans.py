@@ -1,8 +1,9 @@
 """Data files of instants that are no commits: of dead writers, of reverted rewrites, of undone commits.
 
-An instant is dead when an entry of the commit log, or another Hudi writer's rollback, declares it so. Without
-that its files are left alone. With it they can never become part of the table again, so they may be deleted
-at any time, also files that a task wrote after the rollback because it outlived its job.
+An instant is dead when an entry of the commit log, or another Hudi writer's rollback, declares it dead. The
+files of any other instant are left alone. The files of a dead instant can never become part of the table
+again. So they may be deleted at any time, even files that a task wrote after the rollback because it outlived
+its job.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ class End(StrEnum):
 
 @dataclass(frozen=True)
 class DeadInstant:
-    """An instant that is no commit, and never will be one.
+    """An instant that is no commit, and will never be one.
 
     :param end: how it ended.
     :param at: completion time of the entry or rollback that declares it dead.
-    :param kept: its data files that were left to readers, relative to the table; filled only from the
-        timeline.
+    :param kept: paths of its data files that were kept for readers, relative to the table. Only a rollback on
+        the timeline names them.
     """
 
     end: End
@@ -47,9 +48,10 @@ class DeadInstant:
     kept: tuple[str, ...] = ()
 
     def is_over(self, seconds: float, now: float, zone: tzinfo) -> bool:
-        """Whether the end is so long ago that no reader can use its files any more.
+        """Whether the end is so long ago that no reader can use its files any more. An instant that was never
+        visible has no reader.
 
-        :param seconds: longer than any query runs. An instant that was never visible has no reader.
+        :param seconds: a time that is longer than any query runs.
         :param now: the present by the storage's clock.
         :param zone: time zone of the table's instant times.
         """
@@ -121,7 +123,7 @@ def dead_on_timeline(
         kept = tuple(url.removeprefix(storage.url("")).lstrip("/") for url in urls)
         for dead in told.get("commitsRollback") or ():
             found[str(dead)] = DeadInstant(End.REVERTED if kept else End.ROLLED_BACK, at, kept)
-    # The JVM executes a plan that it has rolled back again, under the same requested time.
+    # After a rollback, the JVM executes a plan again under the same requested time.
     again = {instant.requested_time for instant in timeline.completed()}
     return {dead: how for dead, how in found.items() if dead not in again}
 
@@ -134,7 +136,7 @@ def delete_reverted_files(
     A clean does the same, with all other orphans; this is for a table that is never cleaned.
 
     :param table: the table.
-    :param after_seconds: how long the revert has to be past: longer than any query runs.
+    :param after_seconds: seconds after the revert. It must be longer than any query runs.
     :param dry_run: True only returns the files, and deletes none.
     :return: paths of the files deleted, relative to the table.
     :raises UnsupportedTableError: when this package does not write such a table.

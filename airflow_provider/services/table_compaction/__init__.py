@@ -1,10 +1,10 @@
 """Compaction of merge-on-read tables: it merges log files into new base files.
 
-Reading begins at ``table_compaction``: it plans under the table lock, and executes a plan beside writers.
-``table_compaction_plan`` chooses the file groups. ``log_compaction`` makes one log block of many instead.
+Begin to read at ``table_compaction``: it plans under the table lock, and executes a plan beside writers.
+``table_compaction_plan`` chooses the file groups. ``log_compaction`` merges many log blocks into one instead.
 
-What may be touched: the choice of file groups. A plan reads the files of instants that had completed when it
-was scheduled; files of instants that complete later belong to the next file slice
+The choice of file groups may be changed. A plan reads the files of instants that had completed when it was
+scheduled. Files of instants that complete later belong to the next file slice
 (:func:`airflow_provider.concurrency.conflicts.rules.shared_by`).
 """
 

@@ -1,8 +1,8 @@
 """Log compaction of a merge-on-read table: many log blocks of a file group become one, beside the base file.
 
 A log compaction costs little, because it reads no base file. Readers then merge one block instead of many.
-The block's header names the instants that it stands for (``COMPACTED_BLOCK_TIMES``). Readers that do not know
-that header merge the older blocks first, and see the same rows.
+The block's header names the instants whose blocks it replaces (``COMPACTED_BLOCK_TIMES``). Readers that do
+not know that header merge the older blocks first, and see the same rows.
 
 A log compaction is a rewrite like a clustering: if another writer has appended to a file group since the
 plan, the file group is left out. Sources: ``HoodieLogCompactionPlanGenerator`` and
@@ -62,8 +62,8 @@ LOG_COMPACT = "LOG_COMPACT"
 class LogCompactionSettings:
     """For which file groups a log compaction is due.
 
-    :param blocks: log blocks that a file group must have (``hoodie.log.compaction.blocks.threshold``). Those
-        of one write count once, and those that an earlier log compaction has replaced not at all.
+    :param blocks: log blocks that a file group must have (``hoodie.log.compaction.blocks.threshold``). The
+        blocks of one write count once. Blocks that an earlier log compaction has replaced do not count.
     :param partitions: patterns of partition paths, such as ``dest=S*``; all partitions when empty.
     :raises InvalidInputError: when the number is out of range.
     """
@@ -79,7 +79,7 @@ class LogCompactionSettings:
 def plan_log_compaction(
     table: HudiTable, settings: LogCompactionSettings, view: FileSystemView, taken: frozenset[FileGroupId]
 ) -> CompactionPlan | None:
-    """Choose the file groups whose log blocks become one. Reads the headers of log blocks.
+    """Choose the file groups whose log blocks become one. This reads the headers of log blocks.
 
     :param table: a merge-on-read table.
     :param settings: which file groups are due.
@@ -126,8 +126,8 @@ def schedule_log_compaction(
     :param operation_key: see :func:`~airflow_provider.concurrency.schedule`.
     :return: the plan's requested time; None when nothing is due.
     :raises LockTimeoutError: when the table lock is not acquired in time.
-    :raises UnsupportedTableError: when this package does not write the table; or it is not merge-on-read, is
-        non-blocking, or its newer versions of a row keep values of older ones.
+    :raises UnsupportedTableError: when this package does not write the table; or when the table is not
+        merge-on-read, is non-blocking, or keeps values of older versions in newer ones.
     """
     check_log_compaction(table)
     chosen = settings or LogCompactionSettings()
@@ -151,7 +151,7 @@ def pending_log_compactions(table: HudiTable, *, idle: bool = False) -> list[str
     """Log compaction plans of this package that have neither completed nor been rolled back, oldest first.
 
     :param table: the table.
-    :param idle: True for plans that nobody executes now, False for all.
+    :param idle: True for plans that no process executes now, False for all.
     """
     return pending_plans(table, Action.LOG_COMPACTION, idle=idle)
 
@@ -174,7 +174,7 @@ def run_log_compaction(
     :param heartbeat: how the execution shows that it is alive.
     :param operation_key: see :func:`~airflow_provider.concurrency.begin_planned`.
     :raises NoSuchInstantError: when the plan does not exist, or was rolled back.
-    :raises WriteConflictError: when another process executes the plan, or every file group was hit.
+    :raises WriteConflictError: when another process executes the plan, or every file group is in conflict.
     :raises CommitError: when the log compaction ended otherwise without a commit.
     :raises UnsupportedTableError: see :func:`schedule_log_compaction`.
     """
@@ -226,7 +226,7 @@ def compact_logs(
     :param lock: the table lock; by the table's options when None.
     :param operation_key: see :func:`~airflow_provider.concurrency.schedule`.
     :return: one result for each log compaction; empty when nothing was due.
-    :raises WriteConflictError: when every file group of a plan was hit.
+    :raises WriteConflictError: when every file group of a plan is in conflict.
     :raises UnsupportedTableError: see :func:`schedule_log_compaction`.
     """
     check_log_compaction(table)
@@ -242,7 +242,7 @@ def compact_logs(
 
 
 def compact_logs_when_due(table: HudiTable, *, lock: LockProvider | None = None) -> None:
-    """Compact the log blocks of a table with ``hoodie.log.compaction.inline`` after a load, if that is due.
+    """Compact the log blocks of a table with ``hoodie.log.compaction.inline`` after a load, if this is due.
 
     A failure is only logged, because the load is done.
 
@@ -279,7 +279,7 @@ def due_log_compactions(table: HudiTable, settings: LogCompactionSettings | None
 def compact_log(
     reader: SliceReader, instant: str, operation: CompactionOperation, write_token: str
 ) -> WriteStat:
-    """Write the log file that stands for the log files of a file slice.
+    """Write the log file that replaces the log files of a file slice.
 
     :param reader: reads file slices as they were when the log compaction was planned.
     :param instant: requested time of the log compaction.
@@ -318,7 +318,7 @@ def compact_log(
 
 
 def check_log_compaction(table: HudiTable) -> None:
-    """Make sure that the log blocks of a table can become one.
+    """Make sure that a table supports log compaction.
 
     :param table: the table.
     :raises UnsupportedTableError: see :func:`schedule_log_compaction`.
@@ -350,7 +350,7 @@ def _planned(
 def _deleted(
     keys: list[str], ordering: tuple[pa.Array, ...], fields: tuple[str, ...], path: str
 ) -> list[DeletedRecord]:
-    """The deletes of a block: those without an ordering value take out whatever the base file has."""
+    """The deletes of a block. A delete without an ordering value removes any row of the base file."""
     deleted = [DeletedRecord(key, path) for key in keys]
     if not keys or not ordering:
         return deleted

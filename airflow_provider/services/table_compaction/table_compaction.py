@@ -49,7 +49,7 @@ from airflow_provider.table.timeline import Action, WriteStat
 log = logging.getLogger(__name__)
 
 
-_WORTH_THREADS = 8 * 1024 * 1024  # bytes of a plan
+_WORTH_THREADS = 8 * 1024 * 1024  # from so many bytes of a plan on, threads are faster
 
 WriteSlices = Callable[[Sequence[CompactionTask]], list[WriteStat]]
 """Writes the new base files of some file groups."""
@@ -61,7 +61,7 @@ WriteSlices = Callable[[Sequence[CompactionTask]], list[WriteStat]]
 def preview_table_compaction(
     table: HudiTable, settings: TableCompactionSettings | None = None
 ) -> CompactionPlan | None:
-    """The plan that :func:`schedule_table_compaction` would make now without other writers; writes nothing.
+    """The plan that :func:`schedule_table_compaction` would make now without other writers. It is not stored.
 
     :param table: a merge-on-read table.
     :param settings: when a compaction is due, and for which file groups.
@@ -88,7 +88,7 @@ def schedule_table_compaction(
     lock: LockProvider | None = None,
     operation_key: str | None = None,
 ) -> str | None:
-    """Plan a compaction, as an instant of its own that any process can execute later. Reads no data.
+    """Plan a compaction, as an instant of its own that any process can execute later. This reads no data.
 
     :param table: a merge-on-read table.
     :param settings: when a compaction is due, and for which file groups.
@@ -123,7 +123,7 @@ def pending_table_compactions(table: HudiTable, *, idle: bool = False) -> list[s
     """Compaction plans of this package that have neither completed nor been rolled back, oldest first.
 
     :param table: the table.
-    :param idle: True for plans that nobody executes now, False for all.
+    :param idle: True for plans that no process executes now, False for all.
     """
     return pending_plans(table, Action.COMPACTION, idle=idle)
 
@@ -161,17 +161,17 @@ def run_table_compaction(
     A file group stays as it is if another writer has rewritten its base file, or replaced it, since the plan.
 
     :param table: a merge-on-read table.
-    :param instant: the plan's requested time; the oldest one that nobody executes when None.
-    :param write: writes the base files; in this process when None.
-    :param at_once: number of file groups that ``write`` gets in one call. When None, one; in this process as
-        many as there are cores, where the files are worth it.
+    :param instant: the plan's requested time; the oldest one that no process executes when None.
+    :param write: writes the base files; None writes them in this process.
+    :param at_once: number of file groups that ``write`` gets in one call. The default is one. In this process
+        it is the number of cores, if the files are large enough.
     :param lock: the table lock; by the table's options when None.
     :param heartbeat: how the execution shows that it is alive.
-    :param is_alive: asked before every heartbeat; False gives the compaction up.
+    :param is_alive: called before every heartbeat; False gives the compaction up.
     :param operation_key: see :func:`~airflow_provider.concurrency.begin_planned`.
     :return: None when no plan was named, and none is pending.
     :raises NoSuchInstantError: when the plan that was named does not exist, or was rolled back.
-    :raises WriteConflictError: when another process executes the plan, or every file group was hit.
+    :raises WriteConflictError: when another process executes the plan, or every file group is in conflict.
     :raises CommitError: when the compaction ended otherwise without a commit.
     :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
@@ -230,7 +230,7 @@ def compact_table(
     :return: one result for each compaction, the new one last; empty when nothing was due.
     :raises ServiceStoppedError: when compaction failed too often on this table.
     :raises LockTimeoutError: when the table lock is not acquired in time.
-    :raises WriteConflictError: when every file group of a plan was hit.
+    :raises WriteConflictError: when every file group of a plan is in conflict.
     :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
     _check(table)
@@ -274,7 +274,7 @@ def _check(table: HudiTable) -> None:
 
 
 def _begin_one(table: HudiTable, begin: Callable[[str], Writer]) -> Writer | None:
-    rollback_dead_writers(table)  # this rolls back plans of dead executors
+    rollback_dead_writers(table)  # this includes the plans of dead executors
     for each in pending_table_compactions(table, idle=True):
         try:
             return begin(each)
@@ -332,7 +332,7 @@ def _written(
 def _run_or_leave(
     table: HudiTable, instant: str, *, lock: LockProvider, operation_key: str | None
 ) -> CompactionResult | None:
-    """Execute a plan, unless another process has taken it at this moment."""
+    """Execute a plan, unless another process has just taken it."""
     try:
         return run_table_compaction(table, instant, lock=lock, operation_key=operation_key)
     except NoSuchInstantError as error:
@@ -341,6 +341,6 @@ def _run_or_leave(
 
 
 def _input(table: HudiTable) -> str:
-    """The input of the next compaction, by which failures in a row are counted."""
+    """The input of the next compaction, for counting failures in a row."""
     pending = pending_table_compactions(table)
     return f"compaction {pending[0]}" if pending else log_head(table)

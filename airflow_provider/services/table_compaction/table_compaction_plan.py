@@ -26,10 +26,10 @@ class TableCompactionSettings:
     :param delta_commits: deltacommits since the last compaction after which another one is due
         (``hoodie.compact.inline.max.delta.commits``).
     :param min_log_files: log files that a file group must have; a group with fewer is left alone.
-    :param min_log_bytes: bytes that its log files must have; a group with less is left alone.
+    :param min_log_bytes: bytes that the log files of a file group must have; a group with less is left alone.
     :param partitions: patterns of partition paths, such as ``dest=S*``; all partitions when empty.
-    :param max_io_bytes: most bytes that one compaction reads and writes, except for its first file group;
-        the file groups with the largest log files come first. No bound when None.
+    :param max_io_bytes: most bytes that one compaction reads and writes; its first file group may exceed
+        them. The file groups with the largest log files come first. No bound when None.
     :raises InvalidInputError: when a number is out of range.
     """
 
@@ -98,7 +98,7 @@ def read_plan(table: HudiTable, instant: str, action: Action) -> CompactionPlan:
 
     :param table: the table.
     :param instant: the plan's requested time.
-    :param action: which of the two.
+    :param action: the action, which tells a compaction from a log compaction.
     :raises NoSuchInstantError: when this package has no such plan.
     """
     try:
@@ -117,7 +117,7 @@ def read_plan(table: HudiTable, instant: str, action: Action) -> CompactionPlan:
 
 
 def slice_of(operation: CompactionOperation) -> FileSlice:
-    """The file slice that an operation of a plan reads: the operation's files, without later ones."""
+    """The file slice that an operation of a plan reads: only the files that the operation names."""
 
     def path(name: str) -> str:
         return f"{operation.partition}/{name}".lstrip("/")
