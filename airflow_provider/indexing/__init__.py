@@ -1,13 +1,12 @@
 """Asynchronous indexing (RFC-45): indexes are planned, built, caught up and dropped while writers continue.
 
-Reading begins at ``schedule`` (a plan, to which writers log from then on), then ``run`` and ``index_run``
+Begin to read at ``schedule`` (a plan, after which writers log to its indexes), then ``run`` and ``index_run``
 (base files, catch-up, completion), then ``drop``. ``base_files`` and ``catch_up`` are steps of a run.
-:mod:`airflow_provider.concurrency.indexes` is about the records that a commit logs to the indexes, and
-:mod:`airflow_provider.table.metadata_table` about their storage.
+:mod:`airflow_provider.concurrency.indexes` makes the records that a commit logs to the indexes, and
+:mod:`airflow_provider.table.metadata_table` stores them.
 
-What may be touched: when an index is built, from which files, and in how many file groups. Every step of a
-run must be repeatable, also by two processes at once: ``tests/unit/indexing`` kills and pauses runs at each
-operation.
+The time of an index build, its files, and its number of file groups may be changed. Every step of a run must
+be repeatable, also by two processes at once: ``tests/unit/indexing`` kills and pauses runs at each operation.
 """
 
 from airflow_provider.indexing.after_load import build_enabled_indexes

@@ -2,7 +2,7 @@
 
 This is Hudi's default: with ``hoodie.metadata.index.async=false`` a write builds the indexes that the options
 enable. So a new table has its indexes from the first load on. For a large table an indexing plan is better,
-because it is built beside the loads.
+because it runs concurrently with the loads.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _SETTINGS = IndexRunSettings(timeout_seconds=10.0)
 def build_enabled_indexes(
     table: HudiTable, *, build: Build = build_in_process, lock: LockProvider | None = None
 ) -> None:
-    """Build indexes after a load that the table's options enable and that are missing.
+    """After a load, build the missing indexes that the table's options enable.
 
-    It builds none where ``hoodie.metadata.index.async`` is set, and none that another process is building. A
-    failure is only logged, because the load is done; the next load tries again.
+    If ``hoodie.metadata.index.async`` is set, this function builds none. It leaves out indexes that another
+    process is building. A failure is only logged, because the load is done; the next load tries again.
 
     :param table: the table.
     :param build: writes the base files.

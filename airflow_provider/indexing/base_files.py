@@ -1,8 +1,8 @@
 """The base files with which new indexes begin: records of the table's files, by file group of the index.
 
-They describe the table at some moment after the plan. The moment does not matter, and need not be the same
-for all files, because every commit since the plan is logged to the index and merged on top. So another run,
-or another attempt of a task, may write a file again under the same name.
+They describe the table at some moment after the plan. The moment may be any, and may differ between files,
+because every commit since the plan logs to the index, and readers merge its records with the base file. So
+another run, or another attempt of a task, may write a file again under the same name.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ ENTRIES = pa.schema(
         ("record", pa.dictionary(pa.int32(), pa.binary())),
     ]
 )
-"""Records to write: number of the file group among all that are built, key, encoded payload."""
+"""Records to write: the number of the file group among all file groups of the build, key, encoded payload."""
 
-_WORTH_THREADS = 50_000  # records
+_WORTH_THREADS = 50_000  # from so many records on, threads are faster
 
 Batches = Iterable[tuple[pa.Array, pa.Array]]
 """Keys and encoded payloads of one file group, in the order of the keys' bytes."""
@@ -67,8 +67,9 @@ Batches = Iterable[tuple[pa.Array, pa.Array]]
 def write_token_of(plan: str) -> str:
     """The write token of all base files that runs of a plan write.
 
-    Runs of one plan write under the same names, and runs of different plans never do. If a run is paused
-    while its plan is dropped and another plan is made and executed, it deletes none of the new plan's files.
+    Runs of one plan write under the same names, and runs of different plans never do. A run may be paused
+    while its plan is dropped, and another plan is made and executed. Then it deletes none of the new plan's
+    files.
 
     :param plan: requested time of the indexing plan.
     """
@@ -77,7 +78,7 @@ def write_token_of(plan: str) -> str:
 
 @dataclass(frozen=True)
 class IndexBuild:
-    """The work of an index build; pickled for Spark's executors.
+    """The description of an index build; it is pickled for Spark's executors.
 
     :param storage: the table's storage.
     :param instant: requested time of the plan.
@@ -87,7 +88,7 @@ class IndexBuild:
     :param files: every committed base file and log file.
     :param live: the file slices that a reader sees, by the path of their first file.
     :param logged_until: completion time of the newest entry of the commit log that the snapshot shows.
-    :param schema: the table's schema, where some of the files may lack it.
+    :param schema: the table's schema, if some of the files may have another one.
     :param living: reads the record keys of file slices with log files.
     """
 
@@ -117,7 +118,7 @@ class IndexBuild:
 
     @property
     def numbers_of_files(self) -> list[int]:
-        """The numbers of the file groups whose records are made from data files."""
+        """The numbers of the file groups whose records come from data files."""
         return [
             self._first[partition] + index
             for partition, count in self.file_groups.items()
@@ -126,12 +127,13 @@ class IndexBuild:
         ]
 
     def entries_of_listing(self) -> Iterator[pa.RecordBatch]:
-        """The records of ``files``, which need no file to be opened."""
+        """The records of ``files``; making them opens no file."""
         if MetadataPartition.FILES in self.file_groups:
             yield from self._entries(FileChanges(self.files), [MetadataPartition.FILES])
 
     def entries_of(self, base_file: BaseFile) -> Iterator[pa.RecordBatch]:
-        """The records of one file in all other indexes; none where it is gone and its writer logs that."""
+        """The records of one file in all other indexes. A file that was cleaned, or whose commit was undone,
+        has none."""
         file_slice = self.live.get(base_file.path)
         of_footers = self.file_groups.keys() - {MetadataPartition.FILES, MetadataPartition.RECORD_INDEX}
         try:
@@ -144,9 +146,10 @@ class IndexBuild:
             yield from self._entries_of_keys(file_slice)
 
     def _entries_of_keys(self, file_slice: FileSlice | None) -> Iterator[pa.RecordBatch]:
-        """The locations of the keys of a live slice, or of what its file group has after an undone commit.
+        """The locations of the keys of a live slice. If the slice's commit was undone, those of the slice
+        that its file group has now.
 
-        The undoing logs only the keys in which the slice and the one below it differ.
+        The process that undid the commit has logged only the keys in which the two slices differ.
         """
         while file_slice is not None:
             try:
@@ -172,7 +175,8 @@ class IndexBuild:
 
         :param number: number of the file group.
         :param entries: its records, in the order of the keys' bytes.
-        :raises DuplicateRecordKeyError: when a record key exists twice, or did when the index was planned.
+        :raises DuplicateRecordKeyError: when a record key exists twice, or existed twice when the index was
+            planned.
         """
         partition = [each for each, first in self._first.items() if first <= number][-1]
         file_id = file_group_id(partition, number - self._first[partition])
@@ -258,7 +262,7 @@ class IndexBuild:
         slices = metadata_table.file_slices(MetadataPartition.RECORD_INDEX)
         logs = next((each for each in slices if each.file_id == file_id), None)
         if logs is None:
-            return set()  # the index is dropped already
+            return set()  # the index was dropped
         since = (e for e in logs.log_files if self.instant < e.completion_time <= self.logged_until)
         try:
             return metadata_table.deleted_keys(replace(logs, log_files=tuple(since)))
@@ -267,11 +271,11 @@ class IndexBuild:
             indexes = current_indexes(self.storage, commit_log, commit_log.newest())
             if any(each[:2] == (MetadataPartition.RECORD_INDEX, self.instant) for each in indexes):
                 raise
-            return set()  # the index is dropped at this moment
+            return set()  # the index was just dropped
 
     def _checked(self, records: Batches, taken_out: Collection[str]) -> Iterator[tuple[pa.Array, pa.Array]]:
-        # A key that was deleted since the plan and still exists was in two places. Merged on top of this base
-        # file, the deletion of one would hide the other.
+        # A key that was deleted since the plan, and still exists, was in two places. The logged deletion of
+        # one place would hide the record of the other one in this base file.
         gone = pa.array(taken_out, pa.large_string())
         for keys, payloads in records:
             if len(gone) and len(twice := keys.filter(pc.is_in(keys, gone))):
@@ -308,7 +312,7 @@ def index_build(
     columns: tuple[str, ...],
     logged_until: str,
 ) -> IndexBuild:
-    """The work of an index build on a snapshot: all its committed base files are listed.
+    """The description of an index build on a snapshot, with all committed base files.
 
     :param storage: the table's storage.
     :param view: the snapshot.
@@ -345,9 +349,9 @@ def index_build(
 
 
 def build_in_process(build: IndexBuild) -> list[WriteStat]:
-    """Write all base files in this process; it holds all records in memory.
+    """Write all base files in this process. This holds all records in memory.
 
-    :param build: what to build.
+    :param build: the index build.
     :raises DuplicateRecordKeyError: when a record key is in two file groups.
     """
     entries = (batch for base_file in build.files for batch in build.entries_of(base_file))
@@ -355,9 +359,9 @@ def build_in_process(build: IndexBuild) -> list[WriteStat]:
 
 
 def write_listing(build: IndexBuild) -> list[WriteStat]:
-    """Write the base files of ``files``, which need only the listing; none where they exist.
+    """Write the base files of ``files``, which need only the listing, unless they exist.
 
-    :param build: what to build.
+    :param build: the index build.
     """
     others = set(build.numbers_of_files)
     numbers = [number for number in range(build.total_file_groups) if number not in others]

@@ -1,12 +1,11 @@
 """Catch-up (RFC-45, "Indexing catchup"): no committed record may be missing from an index.
 
 Writers of this package need no catch-up. Each puts its entry in the commit log after it has read the newest
-one. A commit after the plan's entry has logged to the index in the same step. A commit before it was on the
-timeline when the base files were built. The same is true of a clean, a rollback or a restore, and of a writer
-that was paused in between.
+one. A commit after the plan's entry has logged to the index. A commit before it was on the timeline when the
+base files were built. The same is true of a clean, a rollback or a restore, even if its process was paused.
 
-Another Hudi writer puts no entry. It may complete what it had begun before the plan without logging to the
-index. The catch-up waits for such an instant, and logs it in that writer's place.
+Another Hudi writer puts no entry. It may complete an instant that it began before the plan, and not log it to
+the index. The catch-up waits for such an instant, and logs it in that writer's place.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ log = logging.getLogger(__name__)
 
 _NON_WRITE_ACTIONS = frozenset({Action.CLEAN, Action.ROLLBACK, Action.RESTORE})
 
-_UNKNOWN = HeartbeatInfo().owner  # owner of a heartbeat that contains nothing but its time, as the JVM's
+_UNKNOWN = HeartbeatInfo().owner  # owner of an empty heartbeat file, such as the JVM's
 
 
 def base_instant(timeline: Timeline) -> str | None:
@@ -48,12 +47,12 @@ def base_instant(timeline: Timeline) -> str | None:
 
 
 def instants_to_catch_up(timeline: Timeline, base: str | None, plan: str) -> list[Instant]:
-    """The instants to check during the catch-up: those after the base instant, and from the earliest pending
-    clean, rollback or restore on, those that have not completed.
+    """The instants to check during the catch-up: those after the base instant, and earlier cleans,
+    rollbacks and restores that have not completed.
 
     :param timeline: the active timeline.
     :param base: see :func:`base_instant`.
-    :param plan: requested time of the indexing plan; an instant that begins later logs to its indexes.
+    :param plan: requested time of the indexing plan; the writer of a later instant logs to its indexes.
     :return: the instants, in the order of their requested times.
     """
 
@@ -74,22 +73,23 @@ def is_foreign(storage: Storage, pending: PendingInstant) -> bool:
     if pending.owner != _UNKNOWN:
         return False
     commit_log = CommitLog(storage)
-    # It may have ended since the look at the timeline, and its entry may be trimmed.
+    # The instant may have ended since the timeline was loaded, and its entry may be trimmed.
     return not _is_known_here(commit_log, pending.instant) and (
         fate_of(storage, commit_log, pending.instant) is None
     )
 
 
 def _is_known_here(commit_log: CommitLog, instant: str) -> bool:
-    # It is planned, or ended at this moment: then its heartbeat has gone since the look at the timeline.
+    # The instant is a plan of this package; or it has ended since the timeline was loaded, and its heartbeat
+    # is gone.
     return any(instant == entry.instant or instant in entry.undone for entry in commit_log.about(instant))
 
 
 def waited_for(table: HudiTable, plan: str) -> list[PendingInstant]:
-    """Instants that other Hudi writers had begun before the plan, and have neither completed nor given up.
+    """Instants that other Hudi writers began before the plan, and that are still pending.
 
-    An instant whose heartbeat has expired is dead, and not waited for (RFC-45, case 1): the writer that rolls
-    it back logs that to the indexes too.
+    The catch-up does not wait for an instant whose heartbeat has expired, because its writer is dead (RFC-45,
+    case 1). The writer that rolls it back logs the rollback to the indexes too.
 
     :param table: the table.
     :param plan: requested time of the indexing plan.
@@ -109,8 +109,8 @@ class CatchUp:
     :param table: the table.
     :param plan: requested time of the indexing plan.
     :param lock: the table lock.
-    :param poll_seconds: seconds between two looks.
-    :param tell: called with the number of instants that are left.
+    :param poll_seconds: seconds between two looks at the timeline.
+    :param tell: called with the number of instants that are still pending.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class CatchUp:
 
     def _looks(self) -> Iterator[list[PendingInstant]]:
         while True:
-            # In this order: the next look logs an instant that completes after this one.
+            # The pending instants are read first: if one completes after that, the next look logs it.
             left = waited_for(self._table, self._plan)
             self._log_missed()
             yield left

@@ -1,8 +1,8 @@
 """Dropping indexes while writers continue.
 
-A writer that has staged records for a dropped index stages again under the lock, so its commit neither fails
-nor brings the index back. A dropped index can be planned again at once: leftovers of the old one are older
-than the new one's base files, and never read.
+A writer that has staged records for a dropped index stages again under the lock. So its commit neither fails
+nor brings the index back. A dropped index can be planned again at once: leftovers of the old index are older
+than the base files of the new one, so no reader reads them.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def drop_index(
 ) -> DropResult | None:
     """Drop indexes, complete or not. Readers and writers continue without them.
 
-    The other indexes depend on ``files``: with it the whole metadata table is dropped. ``partition_stats`` is
-    dropped with ``column_stats``.
+    The other indexes depend on ``files``. So a drop of ``files`` drops the whole metadata table. A drop of
+    ``column_stats`` also drops ``partition_stats``.
 
     Indexes that this package does not maintain (see
     :mod:`~airflow_provider.table.metadata_table.foreign_partitions`) are dropped like any other.

@@ -1,7 +1,7 @@
 """Record keys that got into two places while the record index was built.
 
-No writer could use the index yet, so a writer may have added a key to one partition that exists in another.
-The index has one place for a key, and would miss the other one.
+No writer could use the index yet, so a writer may have added a key to one partition although it exists in
+another. The index has one place for each key, and would miss the other one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from airflow_provider.table.timeline import Timeline
 
 
 def check_one_place(storage: Storage, timeline: Timeline, *, since: str = "") -> None:
-    """Make sure that no key that was logged to the record index exists outside of the place in the index.
+    """Make sure that every key that was logged to the record index exists only at its place in the index.
 
-    It reads only file groups that such a key has left, or should have left.
+    This reads only file groups that such a key has left, or should have left.
 
     :param storage: the table's storage.
-    :param timeline: the timeline at the moment to check; records that are logged later do not count.
+    :param timeline: the timeline at the moment to check; records that are logged later are ignored.
     :param since: only keys that were logged after this completion time.
     :raises DuplicateRecordKeyError: when a key exists in another place too.
     """
@@ -35,7 +35,7 @@ def check_one_place(storage: Storage, timeline: Timeline, *, since: str = "") ->
     table = HudiTable.at(storage)
     snapshot = SnapshotSlices(table, lambda: FileSystemView(storage, timeline))
     living = LivingKeys(storage, lambda: table.schema_on(timeline))
-    # A clustering that completes now has moved keys in the index, but not in the view yet.
+    # A clustering that completes meanwhile has moved keys in the index, but not in the view.
     metadata_table = MetadataTable(metadata_storage(storage), as_of=timeline.newest_completion)
     for file_slice in metadata_table.file_slices(MetadataPartition.RECORD_INDEX):
         for key, versions in metadata_table.changed_versions(file_slice, since):

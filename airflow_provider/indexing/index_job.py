@@ -15,7 +15,7 @@ class IndexJob(TableJob):
     """One run of an indexing plan of one table.
 
     :param instant: requested time of the plan.
-    :param settings: catch-up, heartbeat, and how often the plan may fail.
+    :param settings: settings of the run.
     :raises InvalidInputError: when no plan is named.
     """
 

@@ -1,7 +1,7 @@
 """One run of an indexing plan, step by step (RFC-45, "Run Indexing").
 
 Every step can be repeated, also by two runs at once: the plan determines the names and places of base files,
-and the last step is one entry in the commit log. The next run continues where a killed one stopped.
+and the last step is one entry in the commit log. If a run is killed, the next one continues where it stopped.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class IndexResult:
     :param file_groups: number of file groups of these indexes.
     :param records: number of records in their first base files.
     :param bytes_written: bytes of their base files.
-    :param caught_up: requested times of the instants of other Hudi writers that the run logged to them.
+    :param caught_up: requested times of the instants of other Hudi writers that the run logged to the
+        indexes.
     :param already_completed: whether an earlier run completed it.
     """
 
@@ -157,17 +158,17 @@ class IndexRun:
 
     @property
     def _partitions(self) -> list[str]:
-        """The indexes that the plan makes, in whatever state they are."""
+        """The indexes that the plan makes, in any state."""
         return [each.partition for each in self._planned().indexes or () if each.instant == self._instant]
 
     def _begin(self) -> IndexResult | None:
-        """Put the inflight instant. Returns the result of another run if that has completed the plan."""
+        """Put the inflight instant. If another run has completed the plan, return its result."""
         requested, in_flight = (
             instant_path(Instant(self._instant, Action.INDEXING, state))
             for state in (State.REQUESTED, State.INFLIGHT)
         )
         try:
-            # A link to the plan, so that no file stays of a plan that is dropped at this moment.
+            # The inflight file is a link to the plan: if the plan is dropped meanwhile, no file appears.
             self._storage.link_if_absent(requested, in_flight)
         except FileNotFoundError:
             done = completed_indexing(self._table, self._instant)
@@ -216,7 +217,7 @@ class IndexRun:
     def _remove_base_files_of_earlier_indexes(self, partitions: Iterable[str]) -> None:
         """Delete base files that other runs, or compactions, wrote after their indexes were dropped.
 
-        Base files of this plan stay: they are written again under the same names, and another run may have
+        Base files of this plan stay: a run writes them again under the same names, and another run may have
         completed the plan with them. As long as this plan is not dropped, no later plan makes these indexes,
         and a compaction leaves them alone. So none of the listed files belongs to a later plan.
         """
@@ -237,7 +238,7 @@ class IndexRun:
         try:
             check_one_place(self._storage, timeline, since=since)
         except FileNotFoundError:
-            self._pending()  # raises if the index was dropped at this moment
+            self._pending()  # raises if the index was dropped meanwhile
             raise
 
     def _complete(self, caught_up: tuple[str, ...]) -> IndexResult:
@@ -247,7 +248,7 @@ class IndexRun:
         try:
             self._check_one_place(self._pending(), self._table.timeline(), "")
         except (FileNotFoundError, SnapshotUnavailableError, NoSuchInstantError):
-            # A file was cleaned or a commit undone meanwhile: the whole check is done under the lock.
+            # A file was cleaned, or a commit undone, meanwhile. Then the whole check is done under the lock.
             checked = ""
 
         def decide(moment: Moment) -> IndexChange | None:
@@ -281,7 +282,7 @@ class IndexRun:
         return result
 
     def _check_base_files(self, of_plan: Indexes, timeline: Timeline) -> None:
-        """Make sure that readers can use the new indexes, whatever other Hudi writers have done meanwhile."""
+        """Make sure that other Hudi writers have done nothing that makes the new indexes wrong."""
         storage = self._storage
         staged = {each.partition: each for each in staged_base_files(storage, self._instant)}
         self._remove_base_files_of_earlier_indexes([each.partition for each in of_plan])
@@ -332,7 +333,7 @@ def give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
             if not of_plan:
                 own = write_token_of(instant)
                 for path, token, initial in _base_files(storage, MetadataPartition):
-                    if token == own and is_initial(initial):  # this run wrote it after the drop
+                    if token == own and is_initial(initial):  # this run wrote the file after the drop
                         storage.delete(path)
                 for base_files in staged_base_files(storage, instant):
                     storage.delete(base_files.path)
@@ -340,7 +341,7 @@ def give_up(table: HudiTable, instant: str, lock: LockProvider) -> None:
                 storage.delete(instant_path(Instant(instant, Action.INDEXING, State.INFLIGHT)))
                 settle_index_config(storage, [each.partition for each in of_plan])
     except (TableServiceError, OSError) as error:
-        # The caller raises the error that led here; leftovers do not disturb the next run.
+        # The caller raises the error that led here. Leftovers do no harm to the next run.
         log.warning("indexing %s is left in flight: %s", instant, error)
 
 
@@ -351,7 +352,7 @@ def _of_plan(indexes: Iterable[Any], instant: str) -> Indexes:
 def indexes_of_plan(storage: Storage, commit_log: CommitLog, instant: str) -> Indexes:
     """The indexes that a plan makes.
 
-    :raises NoSuchInstantError: when there are none.
+    :raises NoSuchInstantError: when the plan makes none any more.
     """
     indexes = current_indexes(storage, commit_log, publish_head(storage, commit_log))
     if of_plan := _of_plan(indexes, instant):
@@ -360,7 +361,7 @@ def indexes_of_plan(storage: Storage, commit_log: CommitLog, instant: str) -> In
 
 
 def no_indexing_plan(storage: Storage, instant: str) -> NoSuchInstantError:
-    """The error for a plan that is not there.
+    """The error for a plan that does not exist.
 
     :param storage: the table's storage.
     :param instant: the plan's requested time.

@@ -1,4 +1,4 @@
-"""Runs of indexing plans: begin one, list pending plans, and end a run whose process is gone."""
+"""Runs of indexing plans: running a plan, listing pending plans, and ending a run whose process is gone."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class IndexRunSettings:
     :param timeout_seconds: seconds that the catch-up waits for writers that do not log to the indexes.
     :param poll_seconds: seconds between two looks during the catch-up.
     :param heartbeat: how the run shows that it is alive.
-    :param max_failures: failures in a row after which the plan is not built any more; None for no limit.
+    :param max_failures: failures in a row after which the plan is stopped; None for no limit.
     :raises InvalidInputError: when a number of seconds is not above zero.
     """
 
@@ -81,7 +81,7 @@ def pending_indexings(
 
     :param table: the table.
     :param indexes: only plans that build one of these.
-    :param idle: True for plans that nobody runs now, False for all.
+    :param idle: True for plans that no process runs now, False for all.
     """
     storage, commit_log = table.storage, CommitLog(table.storage)
     there = current_indexes(storage, commit_log, commit_log.newest())
@@ -105,17 +105,18 @@ def run_index(
 ) -> IndexResult | None:
     """Run an indexing plan: base files, catch-up, completion. Completed steps are not repeated.
 
-    When a run fails, or is interrupted, the plan stays: writers keep logging to its indexes, no reader uses
+    If a run fails, or is interrupted, the plan stays: writers keep logging to its indexes, no reader uses
     them, and the plan can be run again.
 
     :param table: the table.
-    :param instant: requested time of the plan; the oldest one that nobody runs when None.
-    :param settings: catch-up, heartbeat, and how often the plan may fail.
+    :param instant: requested time of the plan; the oldest one that no process runs when None.
+    :param settings: settings of the run.
     :param build: writes the base files.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :param operation_key: stored in the heartbeat, so that a later try finds this run.
-    :param is_alive: asked before every beat; False gives the run up.
-    :param around: a context manager for the instant, entered before base files are written, left afterwards.
+    :param is_alive: called before every beat; False gives the run up.
+    :param around: a context manager for the instant; it is entered before base files are written, and left
+        afterwards.
     :return: None when no plan was named, and none is pending.
     :raises NoSuchInstantError: when there is no such plan, or its indexes were dropped.
     :raises WriteConflictError: when another process runs the plan.
@@ -168,7 +169,7 @@ def end_indexing(
 
     :param table: the table.
     :param instant: requested time of the plan.
-    :param operation_key: key of the run; a run with another key is left alone.
+    :param operation_key: key of the run; runs with another key are left alone.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
     :raises UnsupportedTableError: when this package does not write such a table.
     """

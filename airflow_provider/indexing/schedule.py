@@ -1,8 +1,8 @@
 """Planning indexes (RFC-45, "Schedule Indexing").
 
 The plan is an entry in the commit log. Every commit after it logs to the new indexes, and no commit before it
-does: there is no moment in between. The publication of that entry creates the file groups, under the same
-lock, so that a plan that failed leaves nothing.
+does. The publication of that entry creates the file groups, under the same lock. So a plan that failed leaves
+no file.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _STATISTICS = (MetadataPartition.COLUMN_STATS, MetadataPartition.PARTITION_STATS
 
 _FIRST_INSTANT = "00000000000000"  # Hudi's INIT_INSTANT_TS: before the first commit
 
-_READERS = 16  # footers that are read at the same time, because each read waits for the storage
+_READERS = 16  # footers that are read at the same time; each read mostly waits for the storage
 
 _FILE_GROUP = re.compile(r"^\.?[a-z-]+-(\d{4,})-0_")
 
 
 def known_indexes(names: Iterable[str]) -> list[MetadataPartition]:
-    """The indexes of these names, without repetition.
+    """The indexes with some names, without repetition.
 
     :raises UnknownOperationError: when a name is unknown; the message lists the known ones.
     :raises InvalidInputError: when there is no name.
@@ -68,12 +68,12 @@ def known_indexes(names: Iterable[str]) -> list[MetadataPartition]:
 def check_lock(table: HudiTable, lock: LockProvider) -> None:
     """Make sure that the lock excludes all other writers of the table (RFC-45: error out without one).
 
-    Writers of this package all take the lock in the table when no other is configured. Another Hudi writer
-    does not.
+    Writers of this package all take the filesystem lock in the table when no other lock is configured.
+    Another Hudi writer does not.
 
     :param table: the table.
     :param lock: the table lock.
-    :raises InvalidInputError: when another Hudi writer is at work that cannot take this lock.
+    :raises InvalidInputError: when a write of another Hudi writer, which cannot take this lock, is in flight.
     """
     if lock.excludes_hudi:
         return
@@ -98,8 +98,8 @@ def schedule_index(
 ) -> str | None:
     """Plan indexes, as an instant that :func:`~airflow_provider.indexing.run.run_index` executes.
 
-    From then on every commit logs to them; readers use them once they are complete. The plan includes
-    ``files`` where it is missing, because the others need it. It leaves out indexes that exist or are
+    From then on every commit logs to the indexes; readers use them once they are complete. The plan includes
+    ``files`` if that is missing, because the other indexes need it. It leaves out indexes that exist or are
     planned.
 
     :param table: the table.
@@ -109,8 +109,8 @@ def schedule_index(
         whose type has an order.
     :param options: options by Hudi's names, such as numbers of file groups; they override the table's own.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
-    :param operation_key: with which :func:`~airflow_provider.indexing.run.end_indexing` ends what is left of
-        this call when its process dies.
+    :param operation_key: key by which :func:`~airflow_provider.indexing.run.end_indexing` ends what this call
+        leaves if its process dies.
     :return: the plan's requested time; None when all indexes exist or are planned already.
     :raises UnknownOperationError: when an index or an option is unknown.
     :raises InvalidInputError: when a column is missing or its type has no order, the columns differ from
@@ -133,7 +133,7 @@ def schedule_index(
     there = {each.partition for each in current_indexes(storage, CommitLog(storage), newest)}
     records = 0
     if MetadataPartition.RECORD_INDEX in set(wanted) - there:
-        records = _record_count(storage, table.view().all_base_files())  # read before the lock: it is slow
+        records = _record_count(storage, table.view().all_base_files())  # slow, so read before the lock
 
     def decide(moment: Moment) -> IndexChange | None:
         before = moment.indexes
@@ -161,7 +161,7 @@ def schedule_index(
 def _left(
     storage: Storage, wanted: Sequence[MetadataPartition], present: set[str], columns: Sequence[str] | None
 ) -> list[MetadataPartition]:
-    """The indexes that are left to plan."""
+    """The wanted indexes that are not planned yet."""
     new = [each for each in wanted if each not in present]
     if new and MetadataPartition.FILES not in {*new, *present}:
         new = [MetadataPartition.FILES, *new]
@@ -190,15 +190,15 @@ def _record_count(storage: Storage, base_files: Sequence[BaseFile]) -> int:
             with BaseFileReader(storage, base_file.path) as reader:
                 return int(reader.parquet.metadata.num_rows)
         except FileNotFoundError:
-            return 0  # it was cleaned at this moment: its file group has a newer slice
+            return 0  # the file was just cleaned, so its file group has a newer slice
 
     with ThreadPoolExecutor(_READERS) as pool:
         return sum(pool.map(rows, base_files))
 
 
 def _file_groups(storage: Storage, partition: MetadataPartition, records: int, options: IndexOptions) -> int:
-    # Readers count the file groups that they find. An index that was dropped at this moment may have left
-    # some. Their records are older than the new base files, and never read.
+    # Readers count the file groups that they find. An index that is being dropped may have left some. Their
+    # records are older than the new base files, so no reader reads them.
     names = storage.names(f"{METADATA_FOLDER}/{partition}")
     left = (int(match[1]) + 1 for name in names if (match := _FILE_GROUP.match(name)))
     return max([file_group_count(partition, records, options), *left])

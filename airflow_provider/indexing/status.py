@@ -16,8 +16,8 @@ class IndexStatus:
     """One index.
 
     :param index: its name.
-    :param state: ``complete``: it is used; ``building``: a run builds it; ``planned``: no run does; ``not
-        kept``: another Hudi writer's index, of a kind that this package does not maintain.
+    :param state: ``complete``: readers use it; ``building``: a run builds it; ``planned``: no run builds it
+        now; ``not kept``: another Hudi writer made it, and this package does not maintain it.
     :param instant: requested time of its plan; empty where another Hudi writer made it.
     :param file_groups: number of its file groups.
     :param owner: host and process that build it.
@@ -32,12 +32,12 @@ class IndexStatus:
     progress: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As a JSON-able dict."""
+        """The index as a JSON-able dict."""
         return asdict(self)
 
 
 def index_status(table: HudiTable) -> list[IndexStatus]:
-    """The indexes of a table, as they are now.
+    """The present indexes of a table.
 
     :param table: the table; nothing is written to it.
     """
