@@ -1,4 +1,4 @@
-"""Ingestion, in this process, of rows that are in memory."""
+"""Ingestion of rows that are in memory, in this process."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _TELL_EVERY_SECONDS = 10.0
 
 _Numbers = npt.NDArray[np.int64]
 
-_WORTH_THREADS = 50_000  # rows
-_MANY_FILES = 64  # of them one waits for the disk while another one is encoded
+_WORTH_THREADS = 50_000  # from so many rows on, threads are faster
+_MANY_FILES = 64  # from so many files on, one thread encodes a file while another waits for the disk
 
 
 def ingest_arrow(
@@ -76,22 +76,22 @@ def ingest_arrow(
 
         ingest_arrow("/srv/lake/flights", pa.Table.from_pylist(rows), "upsert")
 
-    A table that is given by its name in a metastore is written in a transaction, like by an
-    :class:`~airflow_provider.operators.IngestOperator`; see :class:`~airflow_provider.managed.ManagedWrite`.
+    A table that is given by its name in a metastore is written in a transaction, as an
+    :class:`~airflow_provider.operators.IngestOperator` does; see
+    :class:`~airflow_provider.managed.ManagedWrite`.
 
     ::
 
         ingest_arrow("lake.flights", rows, metastore=open_metastore("sqlite:////srv/metastore.db"))
 
-    :param table: the table, its absolute path or URL, or ``database.table``. A table that is open already
-        saves opening it.
+    :param table: the open table, its absolute path or URL, or ``database.table``.
     :param data: the rows. Their new columns are added to the table, and a column of the table becomes wider
         where the rows' column is wider; see :func:`~airflow_provider.table.schema.evolved`.
     :param operation: a key of :data:`~airflow_provider.ingestion.OPERATIONS`.
     :param metastore: the metastore that knows the table's name.
-    :param lock: the table lock, to be used for many writes; by the setting ``lock``, or the table's
+    :param lock: an open table lock, which many writes may use; by the setting ``lock``, or the table's
         options, when None.
-    :param is_alive: asked before every heartbeat; False gives the write up.
+    :param is_alive: called before every heartbeat; False gives the write up.
     :param settings: further fields of :class:`~airflow_provider.ingestion.IngestJob`, such as
         ``priority`` or ``operation_key``.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
@@ -161,9 +161,9 @@ class _Sent:
 class ArrowRows(IncomingRows):
     """Rows in memory that fit into a table.
 
-    :param columns: the rows' columns beside the table's.
+    :param columns: the rows' columns, compared with the table's.
     :param rows: the rows, with the table's types.
-    :param keys: record keys of the rows; row numbers, where rows get keys when they are written.
+    :param keys: record keys of the rows; row numbers, if rows get their keys when they are written.
     :param paths: partition paths.
     :param partitions: position of each row's partition in ``paths``.
     :param storage: the table's storage.
@@ -192,8 +192,8 @@ class ArrowRows(IncomingRows):
         :param data: the rows.
         :raises InvalidInputError: when a row cannot be written.
         """
-        # In consecutive writes the columns are those of the previous write. A listing now would be repeated
-        # once the write has a base.
+        # Consecutive writes usually have the columns of the previous write. A listing of the timeline here
+        # would be repeated once the write has a base.
         seen = table.columns_seen
         known = seen if seen is not None and seen.equals(data.schema) else table.schema
         columns = check_columns(job, data.schema, table, known)
@@ -236,7 +236,7 @@ class ArrowRows(IncomingRows):
     def _located(
         self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes
     ) -> list[tuple[BaseFile, _Numbers]] | None:
-        """Locate keys by the record index; None where it is unusable or not of the files' snapshot."""
+        """Locate keys by the record index; None where it cannot be used, or is not of the files' snapshot."""
         chosen = np.flatnonzero(np.isin(self.partitions, [self.paths.index(path) for path in base_files]))
         paths = pa.array(self.paths, pa.string()).take(pa.array(self.partitions[chosen]))
         found = located(indexes, self.keys.take(pa.array(chosen)), paths)

@@ -54,7 +54,7 @@ class Progress:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows a second of this try, waits included."""
+        """Rows per second of this try, including its waits."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def __str__(self) -> str:
@@ -79,11 +79,11 @@ class Backfill:
     :param table: the table.
     :param windows: the windows, in the order in which they are written.
     :param patience: before each window, seconds to wait at most for writers of higher priority.
-    :param attempts: number of attempts at a window when an error occurs that another attempt may avoid, such
-        as a lost conflict.
+    :param attempts: number of attempts at a window whose error another attempt may avoid, such as a lost
+        conflict.
     :param lock: the table lock; by ``job.lock``, or the table's options, when None.
     :param tell: called with the progress after each window, and with each wait; the log by default.
-    :param is_stopped: asked between windows, and during waits; True ends the backfill.
+    :param is_stopped: called between windows, and during waits; True ends the backfill.
     """
 
     job: IngestJob
@@ -104,10 +104,10 @@ class Backfill:
 
         :param write: writes one window, by a job of its own; returns
             :func:`~airflow_provider.ingestion.result.result_of`, and perhaps more.
-        :return: the newest commit's result with the sums of all windows in it, those of earlier tries
-            included; ``partitions`` of all; and ``windows``, ``windows_done`` (those with a commit),
-            ``windows_skipped`` (those of them that an earlier try had committed), ``windows_empty``,
-            ``instants`` in the order of the windows, and ``seconds_waited`` for others.
+        :return: the newest commit's result, but with the sums and the ``partitions`` of all windows,
+            including those of earlier tries; and ``windows``, ``windows_done`` (those with a commit),
+            ``windows_skipped`` (those that an earlier try had committed), ``windows_empty``, ``instants`` in
+            the order of the windows, and ``seconds_waited`` for other writers.
         :raises InvalidInputError: when a window is invalid.
         :raises EmptySourceError: when no window has a row.
         :raises TableServiceError: the error of the last attempt at a window; earlier windows stay.
@@ -193,7 +193,7 @@ class Backfill:
     def _result_of(self, job: IngestJob, commit: CommitResult) -> dict[str, Any]:
         try:
             return earlier_result(job, self.table, commit)
-        except NoSuchInstantError:  # it is reverted at this moment: only the fact of the commit is known
+        except NoSuchInstantError:  # the commit was just reverted, so its metadata is gone
             return result_of(job, self.table, commit, (), already_committed=True)
 
     # --- reports --------------------------------------------------------------------------

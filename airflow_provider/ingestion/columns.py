@@ -15,7 +15,7 @@ from airflow_provider.table.schema import FILL, ColumnChange, check_roles, evolv
 from airflow_provider.table.writable import check_takes_operation, check_takes_rows
 
 VALIDATE = "hoodie.avro.schema.validate"
-"""Hudi's option that refuses data with a missing column, also where the column would be filled."""
+"""Hudi's option that refuses data with a missing column, even if the column would be filled."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ def check_columns(
     :param table: the table.
     :param columns: the table's present columns.
     :param fills: whether columns that the rows lack are null; by the job and the table when None.
-    :raises UnsupportedTableError: when no rows can be written into such a table, see
-        :func:`~airflow_provider.table.writable.check_takes_rows`, or not by this operation, see
-        :func:`~airflow_provider.table.writable.check_takes_operation`.
-    :raises MissingColumnError: when the rows lack a column that the operation needs; or one that the table
-        has, and missing columns do not become null.
+    :raises UnsupportedTableError: when this package cannot write rows into such a table, see
+        :func:`~airflow_provider.table.writable.check_takes_rows`; or when the table does not take this
+        operation, see :func:`~airflow_provider.table.writable.check_takes_operation`.
+    :raises MissingColumnError: when the rows lack a column that the operation needs; or a column of the
+        table, and missing columns do not become null.
     :raises IncompatibleSchemaError: when a column does not fit, or would change the type of a column for
         keys, partitions or the order of versions.
     """
@@ -84,7 +84,8 @@ def check_columns(
 
 
 def as_coarse_as(data: pa.Schema, table: pa.Schema) -> pa.Schema:
-    """Columns of microseconds as milliseconds where the table has these; each value is checked later.
+    """A source's columns, with milliseconds instead of microseconds where the table has milliseconds. Each
+    value is checked later.
 
     :param data: the columns of a source.
     :param table: the table's columns.

@@ -16,13 +16,13 @@ FOOTERS = "footers"
 """Value of :attr:`IncomingRows.located_by` for a look-up in the data files themselves."""
 
 BUCKETS = "buckets"
-"""In :attr:`IncomingRows.located_by`: the hashes of the keys."""
+"""Value of :attr:`IncomingRows.located_by` for a look-up by the hashes of the keys."""
 
 
 class IncomingRows(abc.ABC):
     """Rows on their way into a table.
 
-    :ivar columns: the rows' columns beside the table's.
+    :ivar columns: the rows' columns, compared with the table's.
     :ivar counts: number of rows by partition path.
     :ivar located_by: where :meth:`find` has found the keys: the index, or :data:`FOOTERS`.
     """
@@ -41,7 +41,7 @@ class IncomingRows(abc.ABC):
         """Find the base files of the rows' keys; :meth:`send` uses the result.
 
         :param base_files: the base files to search, by partition path.
-        :param indexes: the table's indexes; they replace the look-up in files where they can.
+        :param indexes: the table's indexes; if they can answer, no file is searched.
         :param living: for a merge-on-read table: the live keys in the file slice of a base file.
         :return: number of rows whose key is in a base file, without base files that have none.
         :raises InvalidRecordKeyError: when the table has a record index, and a key is in another partition.
@@ -59,25 +59,25 @@ class IncomingRows(abc.ABC):
 
         :param indexes: the table's indexes.
         :param replaced: file groups whose keys leave the table.
-        :raises InvalidRecordKeyError: when a key is not; the message names it.
+        :raises InvalidRecordKeyError: when a key is not new, or not unique; the message names it.
         """
 
     @abc.abstractmethod
     def in_buckets(self, index: BucketIndex) -> Mapping[str, Collection[int]]:
         """The buckets that the rows belong to, by partition path; :meth:`send` uses the result.
 
-        :param index: the table's bucket index, as it is in the partitions of the rows.
+        :param index: the table's bucket index, with the present buckets of the rows' partitions.
         """
 
     @abc.abstractmethod
     def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
         """Run one task for each target, with the target's rows.
 
-        A row whose key was found goes to every target that rewrites one of its base files, and nowhere if no
-        target does. Other rows go to targets by their partition's shares. In a plan by buckets each row
-        goes to the target of its bucket, and nowhere if that has none.
+        A row whose key was found goes to every target that rewrites one of its base files. If no target does,
+        it is left out. Other rows go to targets by their partition's shares. In a plan by buckets each row
+        goes to the target of its bucket. If the bucket has none, the row is left out.
 
-        :param plan: the targets, and which rows go to each.
+        :param plan: the targets, and the assignment of rows to them.
         :param write_plan: the part of the plan that the tasks need.
         :return: the tasks' reports.
         """

@@ -17,7 +17,7 @@ from airflow_provider.table.timeline import Action
 MIB = 1024 * 1024
 _SMALL_FILE_LIMIT = 100 * MIB
 _ALWAYS_FILLED = 4 * MIB
-_MOST_REWRITTEN = 20  # times the bytes of the new rows
+_MOST_REWRITTEN = 20  # times the bytes of the new rows; a larger file is not rewritten for them
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Operation:
 
     :param hudi_type: the name in commit metadata.
     :param action: the action on the timeline.
-    :param looks_up_keys: whether a row replaces or deletes an older version of its record; if not, a key
-        that exists already exists twice afterwards, as in Hudi.
+    :param looks_up_keys: whether a row replaces or deletes an older version of its record. If not, a key that
+        the table already has exists twice afterwards, as in Hudi.
     :param fills_small_files: whether rows go into small file groups before new ones are opened.
     :param replaces: which live file groups the write replaces: those of the ``partitions`` that the
         rows belong to, or of the whole ``table``.
@@ -41,12 +41,12 @@ class Operation:
 
     @property
     def promises_unique_keys(self) -> bool:
-        """Whether a record must not exist twice when another write adds it at the same time."""
+        """Whether it is a conflict when another write adds the same record at the same time."""
         return self.looks_up_keys or self.replaces is not None
 
     @property
     def gathers_keys(self) -> bool:
-        """Whether the rows of one key go into one file group, or rows go to where there is room for them."""
+        """Whether rows are assigned to file groups, by their keys or by the room in file groups."""
         return self.promises_unique_keys or self.fills_small_files
 
 
@@ -97,9 +97,10 @@ class FileSizes:
     """The sizes of base files.
 
     :param target_file_size: bytes; files are filled up to about this size.
-    :param small_file_limit: bytes; smaller files take new rows before new files are opened. When None it is
-        100 MiB, or the target size where that is smaller; then a file of more than 4 MiB takes new rows only
-        when it is at most twenty times as large as these rows: a few rows do not rewrite large files.
+    :param small_file_limit: bytes; smaller files take new rows before new files are opened. The default is
+        100 MiB, or the target size if that is smaller. With the default, a file of more than 4 MiB takes new
+        rows only if it is at most twenty times as large as these rows, so that a few rows do not rewrite
+        large files.
     :raises InvalidInputError: when a size is invalid.
     """
 
@@ -129,7 +130,7 @@ class FileSizes:
         return self.small_file_limit
 
     def is_worth_filling(self, size: int, new_bytes: float) -> bool:
-        """Whether a small file is rewritten to take new rows that do not need it.
+        """Whether a small file is rewritten to take new rows, which could also go into a new file.
 
         :param size: bytes of the file.
         :param new_bytes: bytes of the new rows.
@@ -141,10 +142,10 @@ class FileSizes:
 class MissingColumns:
     """The treatment of rows that lack columns of the table.
 
-    :param set_null_for_missing_columns: True makes these columns null, False refuses the rows. By the table's
-        options when None.
+    :param set_null_for_missing_columns: True makes these columns null, False refuses the rows; None leaves it
+        to the table's options.
     :param validate_schema: whether rows that lack a column are refused in any case, as with Hudi's
-        ``hoodie.avro.schema.validate``. By the table's options when None.
+        ``hoodie.avro.schema.validate``; None leaves it to the table's options.
     """
 
     set_null_for_missing_columns: bool | None = None
@@ -184,8 +185,8 @@ class IngestJob(TableJob):
     :param missing: treatment of rows that lack columns.
     :param transaction: the metastore transaction that the commit belongs to.
     :param extra_metadata: added to the commit metadata.
-    :param serves: whether a process with this job writes nothing itself, but waits for requests to write
-        windows of it; see :mod:`airflow_provider.spark.job_request`.
+    :param serves: whether a process with this job waits for requests to write single windows, instead of
+        writing at once; see :mod:`airflow_provider.spark.job_request`.
     :raises UnknownOperationError: when the operation is unknown; the message names the known ones.
     :raises InvalidInputError: when extra metadata is not text.
     """
@@ -240,7 +241,7 @@ class IngestJob(TableJob):
         return OPERATIONS[self.operation]
 
     def kind_on(self, table: HudiTable) -> Operation:
-        """How the operation changes one table: where a hash finds each key, no operation adds a key twice.
+        """How the operation changes one table. With a bucket index no operation adds a key twice.
 
         :param table: the table.
         """

@@ -1,4 +1,4 @@
-"""One ingestion, from the begin of its write to its commit."""
+"""One ingestion, from the beginning of its write to its commit."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from airflow_provider.table.writable import check_no_buckets, check_no_hashing_m
 
 log = logging.getLogger(__name__)
 
-# Why a write that has lost a file group cannot be merged again.
+# Reasons why a write that has lost a file group cannot merge again.
 _INDEX_GOES_BY_REQUEST = "to instant {}, which was requested later and keeps the places in the record index"
 _IS_MERGED_FIRST = "to instant {}, which was requested later, so that readers would merge that log file last"
 _IS_MERGED_AGAIN = "to the late instant {}, whose deletes readers would merge with this base file once more"
-_MANY_PARTITIONS = 32  # new ones, from which on one wait for a local disk is worth it
+_MANY_PARTITIONS = 32  # from so many new partitions on, one wait for a local disk is worth it
 
-_NEGLIGIBLE = 0.001  # share of a full file
+_NEGLIGIBLE = 0.001  # fraction of a full file
 
 
 class BeginAgainError(WriteConflictError):
@@ -59,7 +59,7 @@ class BeginAgainError(WriteConflictError):
 
 
 class Ingestion:
-    """The part between the begin of a write and its commit.
+    """The execution of a write, from its beginning to its commit.
 
     :param job: the ingestion.
     :param table: the table.
@@ -120,7 +120,7 @@ class Ingestion:
             extra_metadata=told_in_commit(self._changes) | dict(job.extra_metadata),
             txn_id=job.transaction.txn_id,
             write_id=job.transaction.write_id,
-            # One file group a bucket: there a key of two writes meets itself.
+            # With a bucket index, two writes of one key always meet in the file group of its bucket.
             unique_keys=table.bucket_index is None
             and (job.kind.promises_unique_keys or self._has_record_index),
             rebase=self._merge_again,
@@ -145,7 +145,7 @@ class Ingestion:
     # --- columns --------------------------------------------------------------------------
 
     def _look_at_columns(self, timeline: Timeline) -> None:
-        """Read the table's columns at a moment, and derive those after this write."""
+        """Read the table's columns at a moment, and derive the columns after this write."""
         self._base = self._table.schema_on(timeline)
         came, columns = self._rows.columns.came, self._base.columns
         # The rows were checked against the earlier columns before they were written.
@@ -157,8 +157,8 @@ class Ingestion:
     def _evolve(self, current: TableSchema) -> TableSchema:
         """Apply this write's changes to the present schema, which other writers may have changed since.
 
-        The rows are older than those changes: they have null in columns that were added since, and readers
-        read their columns in the present types.
+        The rows were written before those changes. So they have null in columns that were added since, and
+        readers convert their columns to the present types.
 
         :raises IncompatibleSchemaError: when another writer has added the same column with another type.
         """
@@ -269,7 +269,7 @@ class Ingestion:
         return plan
 
     def _looked_in(self) -> Iterable[str]:
-        """The partitions in which a key of the rows would have been found."""
+        """The partitions in which this write has looked for the rows' keys."""
         return self.writer.view.all_partitions() if self._has_record_index else self._rows.counts
 
     @property
@@ -286,10 +286,10 @@ class Ingestion:
     def _merge_again(self, rebase: Rebase) -> Rebased:
         """Send the rows of lost file groups again, on the new snapshot.
 
-        The incoming rows are sent, not the rows of the written files. Those files lack records that were
-        deleted, and rows that lost against a version which another write has changed since. The keys may be
+        The incoming rows are sent again, not the rows of the written files. The written files lack deleted
+        records, and rows that lost against a version which another write has changed since. The keys may be
         in other file groups now. A file group that was written and is not lost has not changed, so a key that
-        is found there was merged there the first time.
+        is found there was already merged there.
 
         :param rebase: the lost file groups, from :meth:`Writer.commit`.
         :raises CommitError: when the rows are no longer the same.
@@ -301,9 +301,9 @@ class Ingestion:
         out = self._replaced(rebase.view)
         stats: list[WriteStat] = []
         if lost:
-            # The view still shows replaced file groups, whose rows have been written as well.
+            # The view still shows replaced file groups; this write has already written their rows.
             written = {_file_group(stat) for stat in self._stats} | self._replaced_by(self._reports.values())
-            # A delete also sends keys that it did not find: the winner may have added them.
+            # A delete sends all keys, because the other write may have added some that it did not find.
             rows = self._rows.unsent() if self._job.operation == "delete" else self._rows.sent_to(lost)
             plan = self._planned(rows, rebase.view, written)
             self._write(rows, plan)
@@ -329,12 +329,12 @@ class Ingestion:
         return lost
 
     def _replaced_by(self, reports: Iterable[Report]) -> set[FileGroupId]:
-        """File groups that new ones replace."""
+        """File groups that this write's new file groups replace."""
         found = {self._targets[report.target].replaced for report in reports if report.write_stats}
         return {file_group for file_group in found if file_group is not None}
 
     def _has_lost(self, file_group: FileGroupId, why: str) -> BeginAgainError:
-        """This write cannot be merged again with what another write has made of a file group."""
+        """The error for a write that cannot merge again with the changes of another write to a file group."""
         shown = "/".join(file_group).lstrip("/")
         return BeginAgainError(
             f"table {self._table.location}: instant {self.writer.instant} lost file group {shown} {why}; run "
@@ -388,7 +388,7 @@ class Ingestion:
             targets=plan.targets,
         )
         began, instant = time.monotonic(), self.writer.instant
-        if len(new := plan.new_in) >= _MANY_PARTITIONS and table.storage.moves_atomically:  # else tasks do it
+        if len(new := plan.new_in) >= _MANY_PARTITIONS and table.storage.moves_atomically:  # or tasks do it
             write_metadata_of_partitions(table.storage, new, instant)
         reports = rows.send(plan, write_plan)
         for report in reports:

@@ -1,8 +1,8 @@
-"""In which file group does a record key live?
+"""Finding the file groups of record keys.
 
-By the record index, where the table has one: it knows of every key, so nothing else is opened. Else every
-base file is asked (Hudi's bloom index): its bloom filter, in the index of them where there is one, says of
-most keys that they are not in it.
+If the table has a record index, it knows the file group of every key, and no other file is opened. Otherwise
+every base file is searched (Hudi's bloom index). Its bloom filter, from the file or from the index
+``bloom_filters``, rules out most keys.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def keys_in_base_file(
 ) -> npt.NDArray[np.bool_]:
     """Which keys are in a base file.
 
-    Its key range and its bloom filter, both in its footer, throw most of the others out; only if
-    something is left, its key column is read.
+    The key range and the bloom filter in the file's footer rule out most keys. The key column is read only if
+    some keys are left.
 
     :param storage: the table's storage.
     :param path: path relative to the table.
     :param keys: record keys, without nulls.
-    :param bloom: its bloom filter, where an index has told it: the file is opened only for keys that may
-        be in it.
-    :return: one boolean a key.
-    :raises CorruptTableError: when it is not a base file.
+    :param bloom: the file's bloom filter, if an index has it. Then the file is opened only if it may have one
+        of the keys.
+    :return: one boolean for each key.
+    :raises CorruptTableError: when the file is not a base file.
     """
     candidates = np.ones(len(keys), np.bool_) if bloom is None else bloom.might_contain(keys)
     if not candidates.any():
@@ -62,7 +62,7 @@ def keys_in_base_file(
         found = np.zeros(len(wanted), np.bool_)
         for group in base_file.row_groups([_RECORD_KEY]):
             stored = group[_RECORD_KEY].combine_chunks()
-            if len(wanted) < len(stored):  # a table of the fewer keys is made faster, and stays in the cache
+            if len(wanted) < len(stored):  # a smaller hash table is faster, and fits the cache
                 stored = stored.filter(pc.is_in(stored, value_set=wanted))
             found |= np.array(pc.is_in(wanted, value_set=stored))
     candidates[candidates] = found
@@ -70,22 +70,23 @@ def keys_in_base_file(
 
 
 Living = Callable[[BaseFile], pa.ChunkedArray | None]
-"""The record keys that live in the file slice of a base file; None where all keys of the base file do."""
+"""Returns the record keys that live in the file slice of a base file; None where all its keys do."""
 
 Hit = tuple[BaseFile, npt.NDArray[np.int64]]
 """A base file, and the positions of the keys that are in it."""
 
 
 def without_the_dead(hits: Sequence[Hit], keys: pa.Array, living: Living) -> list[Hit]:
-    """Leave out the base files that a key has left, where it is in several.
+    """For keys in several base files, leave out the files whose log files have deleted the key.
 
-    A key that a log file deletes stays in its base file until that is compacted. If it comes back it comes to
-    the same file group. But an insert, which looks nothing up, may have brought it into another one.
+    A key that a log file deletes stays in its base file until the next compaction. An upsert brings it back
+    into the same file group. But an insert, which looks up no key, may have put it into another one.
 
-    :param hits: where the keys were found.
+    :param hits: the base files in which the keys were found.
     :param keys: record keys, without nulls.
-    :param living: tells who lives in a file slice.
-    :return: the same, each key in the file groups in which it lives, or in one where it lives in none.
+    :param living: returns the keys that live in a file slice.
+    :return: the hits, each key only in the file groups in which it lives; a key that lives in none stays in
+        one.
     """
     counts = np.bincount(np.concatenate([found for _, found in hits]), minlength=len(keys)) if hits else None
     if counts is None or (counts < 2).all():
@@ -103,7 +104,7 @@ def without_the_dead(hits: Sequence[Hit], keys: pa.Array, living: Living) -> lis
     left: list[Hit] = []
     for (base_file, found), here in zip(hits, stays, strict=True):
         chosen = found[here | ~lives[found]]
-        lives[chosen] = True  # what lives nowhere goes to the first of its file groups
+        lives[chosen] = True  # a key that lives nowhere stays in the first of its file groups
         if len(chosen):
             left.append((base_file, chosen))
     return left
@@ -116,9 +117,9 @@ def located(
 
     :param indexes: the table's indexes.
     :param keys: record keys, without nulls.
-    :param paths: partition path of each.
+    :param paths: partition path of each key's row.
     :return: None where the record index cannot be used.
-    :raises InvalidRecordKeyError: when a key lives in another partition, or comes for two.
+    :raises InvalidRecordKeyError: when a key lives in another partition, or comes for two partitions.
     """
     known = indexes.locate(keys)
     if known is None:
@@ -149,7 +150,7 @@ def check_one_path(keys: pa.Array, path_codes: npt.NDArray[np.int64]) -> None:
 
     :param keys: record keys, without nulls.
     :param path_codes: the number of each row's partition.
-    :raises InvalidRecordKeyError: when a key does.
+    :raises InvalidRecordKeyError: when a key comes for two partitions.
     """
     of_key = keys.dictionary_encode()
     if len(of_key.dictionary) == len(keys):
@@ -166,7 +167,7 @@ def lives_elsewhere(key: str, location: RecordLocation, path: str) -> InvalidRec
     """The error for a key that lives in another partition.
 
     :param key: the record key.
-    :param location: where it lives.
+    :param location: the location of the key.
     :param path: partition path of the incoming row.
     """
     return InvalidRecordKeyError(
@@ -179,10 +180,10 @@ def lives_elsewhere(key: str, location: RecordLocation, path: str) -> InvalidRec
 
 
 def is_there_already(key: str, location: RecordLocation) -> InvalidRecordKeyError:
-    """The error for a key that an insert brings and the table has.
+    """The error for an inserted key that the table already has.
 
     :param key: the record key.
-    :param location: where it lives.
+    :param location: the location of the key.
     """
     return InvalidRecordKeyError(
         f"record key {key!r} is in the table already, in partition {location.partition_path!r}: a table with "
@@ -193,7 +194,8 @@ def is_there_already(key: str, location: RecordLocation) -> InvalidRecordKeyErro
 
 
 def comes_twice(key: str) -> InvalidRecordKeyError:
-    """The error for a key that comes more than once and would stay so: for two partitions, or inserted.
+    """The error for a key that comes more than once, and would exist twice: for two partitions, or in an
+    insert.
 
     :param key: the record key.
     """
@@ -227,7 +229,8 @@ class LogTargets:
         :param table: the table.
         :param view: the snapshot that the write sees.
         :param partitions: partition paths.
-        :raises UnsupportedTableError: when a file group is log files alone: its keys are not found here.
+        :raises UnsupportedTableError: when a file group has log files alone, because its keys cannot be
+            found.
         """
         found = slices_of(table, view, partitions) if table.is_merge_on_read else []
         for each in found:
@@ -243,7 +246,7 @@ class LogTargets:
 
     @property
     def with_logs(self) -> frozenset[FileGroupId]:
-        """The file groups that have log files: no new rows go into their base files."""
+        """The file groups that have log files, and whose base files take no new rows."""
         return frozenset(group for group, each in self.slices.items() if each.log_paths)
 
     @property
@@ -260,13 +263,13 @@ class LogTargets:
         return reader.keys(file_slice) if reader.may_delete(file_slice) else None
 
     def requested_later(self, file_group: FileGroupId, instant: str) -> str | None:
-        """An instant of the slice that was requested later than a write.
+        """The last instant of the slice, if it was requested later than a write.
 
-        Other readers merge the log files of a slice in the order of requested times, and not of completion.
+        Other Hudi readers merge the log files of a slice in the order of requested times, not of completion.
 
         :param file_group: the file group.
         :param instant: requested time of the write.
-        :return: None when the write comes last in either order.
+        :return: None when the write was requested last.
         """
         names = (path.rpartition("/")[2] for path in self.slices[file_group].paths)
         last = max(parsed.instant for name in names if (parsed := parse_data_file_name(name)))
@@ -274,13 +277,15 @@ class LogTargets:
 
 
 def merged_again(table: HudiTable, view: FileSystemView, file_slice: FileSlice, instant: str) -> str | None:
-    """An instant whose log file readers would merge again with a base file that a write makes of a slice.
+    """An instant whose log file readers would merge a second time, with a base file that a write makes of a
+    slice.
 
-    A log file belongs to the newest base file that was requested before the log file's instant completed. A
-    write makes a base file of a slice where a record comes back that a log file has deleted.
+    A write makes a base file of a slice when a record comes back that a log file has deleted. A log file
+    belongs to the newest base file that was requested before the log file's instant completed. So a log file
+    whose instant completed after the write was requested would also belong to the new base file.
 
     :param table: the table.
-    :param view: the snapshot that the write merges.
+    :param view: the snapshot on which the write merges.
     :param file_slice: the slice.
     :param instant: requested time of the write.
     :return: None where there is no such instant, or where the slice has no deletes.
@@ -292,7 +297,7 @@ def merged_again(table: HudiTable, view: FileSystemView, file_slice: FileSlice, 
 
 
 def check_appendable(table: HudiTable) -> None:
-    """Make sure that newer versions of a table's rows are whole rows, as log files written here have them.
+    """Make sure that newer versions of a table's rows are whole rows, because log files need whole rows.
 
     :param table: the table.
     :raises UnsupportedTableError: when a newer version keeps values of the older one.

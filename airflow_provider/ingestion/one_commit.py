@@ -1,4 +1,4 @@
-"""The way of an ingestion to its commit: by the table's location, or by its name in a metastore."""
+"""An ingestion as one commit, for a table that is given by its location or by its name in a metastore."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def commit_once(
     metastore: AnyMetastore | None = None,
     table: HudiTable | None = None,
 ) -> dict[str, Any]:
-    """Write an ingestion's commit, unless an earlier try of its operation has.
+    """Write an ingestion's commit, unless an earlier try of its operation has committed.
 
     A table that the job names as ``database.table`` is written in a transaction, as by an operator.
 
     :param job: the ingestion.
     :param write: writes one commit; it does not look for earlier tries.
     :param metastore: the metastore that knows the table's name.
-    :param table: the table, if it is open; opened when None.
+    :param table: the open table; None opens it.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`; for a table given by its name also
         ``event_id``, the id of the COMMIT_TXN event.
     :raises InvalidInputError: when the job is invalid, or a name is given without a metastore.
@@ -104,8 +104,8 @@ def earlier_commit(job: IngestJob, table: HudiTable) -> dict[str, Any] | None:
 
     :param job: the ingestion.
     :param table: its table.
-    :return: None when the job has no operation key, or no try has committed; a dead try's instant is rolled
-        back.
+    :return: None when the job has no operation key, or no try has committed. Then the instant of a dead try
+        is rolled back.
     :raises WriteConflictError: when an earlier try is still running.
     """
     if job.operation_key is None:

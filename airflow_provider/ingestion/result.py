@@ -29,7 +29,7 @@ def result_of(
     :param job: the ingestion.
     :param table: its table.
     :param commit: its commit.
-    :param write_stats: one for each file written.
+    :param write_stats: statistics of each file written.
     :param rebases: how often conflicting file groups were merged again.
     :param schema_changes: changes of the table's columns.
     :param already_committed: whether an earlier try made the commit.
@@ -63,7 +63,8 @@ _CHANGES = "schema_changes"
 
 
 def told_in_commit(changes: Sequence[ColumnChange]) -> dict[str, str]:
-    """The commit metadata with an ingestion's changes of columns, for a later try of the same operation.
+    """The entry of the commit metadata with an ingestion's changes of columns, for a later try of the
+    operation.
 
     :param changes: changes of the table's columns.
     """

@@ -31,12 +31,12 @@ _PLACEHOLDER = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 class Window:
     """A part of history, by the values of columns or by a span of time.
 
-    :param name: for people, and to find its commit again.
+    :param name: the window's name, for people, and for finding its commit again.
     :param values: value by column, as text; None for null.
     :param column: a column with a date or a time.
     :param start: the earliest time in the window, ISO, UTC.
-    :param end: the earliest time after it.
-    :param rows: number of the source's rows in it; None when they are not counted.
+    :param end: the earliest time after the window.
+    :param rows: number of the source's rows in the window; None when they are not counted.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Window:
     def job(self, backfill: IngestJob) -> IngestJob:
         """The ingestion of this window alone.
 
-        The path of a source with a placeholder selects the window's rows by itself; the rows of any other
-        source are filtered.
+        If the path of the source has a placeholder, the path selects the window's rows. Otherwise the rows of
+        the source are filtered.
 
         :param backfill: the ingestion of all windows.
         """
@@ -114,7 +114,7 @@ def partition_windows(
     """A window for every partition of a list.
 
     :param table: the table.
-    :param partitions: for each its path, such as ``year=2013/month=1``, or values by column, such as
+    :param partitions: paths, such as ``year=2013/month=1``, or values by column, such as
         ``{"year": 2013, "month": 1}``; ``{"year": 2013}`` is the whole year, in one commit.
     :param order: one of :data:`ORDERS`.
     :raises InvalidInputError: when a partition does not belong to the table, is listed twice, or has other

@@ -1,4 +1,4 @@
-"""Rows as one commit: a write begins again where a rebase within its instant is not enough."""
+"""Writing rows as one commit: a write begins again if a rebase within its instant is not enough."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def write_rows(
     :param table: the table.
     :param rows: rows that fit into the table.
     :param lock: the table lock; by ``job.lock``, or the table's options, when None.
-    :param is_alive: asked before every heartbeat; False gives the write up.
-    :param around: a context manager, entered before anything is planned, and left after the commit or
-        failure.
+    :param is_alive: called before every heartbeat; False gives the write up.
+    :param around: a context manager; it is entered before the write is planned, and left after the commit or
+        a failure.
     :param build: writes the base files of indexes that the table's options enable and that are missing.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
     :raises WriteConflictError: when another commit touched the same file groups, or added the same
@@ -55,7 +55,8 @@ def write_rows(
     patience = time.monotonic() + job.settings.policy.yield_timeout
     begun_again = losses = 0
     while True:
-        # A write that begins again rewrites all its rows, in its turn before another writer can commit.
+        # A write that begins again rewrites all its rows. In its turn it does so before another writer
+        # commits.
         takes_turn = begun_again > 0 and losses >= LOSSES_BEFORE_A_TURN
         with lock if takes_turn else nullcontext():
             writer = begin_write(

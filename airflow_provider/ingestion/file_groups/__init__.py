@@ -1,7 +1,7 @@
-"""Which rows go into which file group, and the task that writes one file group's next files.
+"""The assignment of rows to file groups, and the task that writes one file group's next files.
 
-The plan is made once, from counts and sizes. Tasks run on their own, in this process or on a cluster. Reading
-begins in ``file_group_plan``.
+The plan is made once, from counts and sizes. Tasks run independently, in this process or on a cluster. Begin
+to read at ``file_group_plan``.
 """
 
 from airflow_provider.ingestion.file_groups.file_group_plan import (

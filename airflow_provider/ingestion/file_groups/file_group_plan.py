@@ -1,7 +1,7 @@
-"""The plan of a write: which rows go into which file group, by row counts and file sizes only.
+"""The plan of a write: it assigns rows to file groups, by row counts and file sizes only.
 
 Source of the rules: Hudi's ``UpsertPartitioner`` (small files take inserts first, then new file groups of the
-target size), and ``SparkBucketIndexPartitioner`` where a bucket index decides (:class:`Buckets`).
+target size), and, for a table with a bucket index, ``SparkBucketIndexPartitioner`` (:class:`Buckets`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from airflow_provider.table.reading import slices_of
 from airflow_provider.table.timeline import Timeline, WriteStat
 
 _COMMITS_TO_LEARN_FROM = 5
-_FULL_ENOUGH = 1.1  # times the target size: up to here a file group is filled rather than skipped
+_FULL_ENOUGH = 1.1  # times the target size: up to this size, a partition's only file group takes all rows
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Target:
     :param file_id: the file group; for a new one the id of its first file.
     :param base_file: the slice whose rows are kept; None when there is none. If it belongs to another file
         group, the new file group replaces that one.
-    :param appends: whether the rows go into a log file beside the base file, which stays.
-    :param log_paths: the slice's log files so far, in the order in which they are merged.
-    :param merges_in_any_order: whether they go there whatever the file slice holds, because others may append
-        to it at the same time. The log files so far do not matter then, and are not named.
-    :param is_there: whether the file group exists; it does if it has a base file or log files.
+    :param appends: whether the rows go into a log file, and the base file stays.
+    :param log_paths: the slice's present log files, in the order in which they are merged.
+    :param merges_in_any_order: whether the rows go into a log file whatever the file slice has, because other
+        writers may append to it at the same time. The present log files are not needed then, and not named.
+    :param is_there: whether the file group exists, with a base file or log files.
     """
 
     partition_path: str
@@ -60,7 +60,7 @@ class Target:
 
     @property
     def replaced(self) -> FileGroupId | None:
-        """The file group that a new one replaces."""
+        """The file group that this new one replaces; None where it replaces none."""
         if self.base_file is None or self.base_file.file_id == self.file_id:
             return None
         return self.base_file.file_group
@@ -75,7 +75,7 @@ class Target:
 
     @property
     def last_instant(self) -> str:
-        """The instant of the slice that is there which was requested last; empty where there is none."""
+        """The largest requested time of the present slice's files; empty where there is no slice."""
         paths = (*((self.base_file.path,) if self.base_file else ()), *self.log_paths)
         names = (path.rpartition("/")[2] for path in paths)
         return max((parsed.instant for each in names if (parsed := parse_data_file_name(each))), default="")
@@ -88,17 +88,18 @@ class Target:
 
 @dataclass
 class FileGroupPlan:
-    """Numbered targets, and how the rows of every partition are spread over them.
+    """Numbered targets, and the distribution of the rows of every partition over them.
 
     :param first: number of the first target.
     :param targets: targets by consecutive numbers.
     :param shares: by partition path: numbers of the targets that take its new rows, each with its number of
-        rows. Rows whose key has no place yet are spread by a hash of their key in these proportions.
-    :param to_tag: partitions whose rows have to be looked up first: their keys can be in several
-        file groups.
+        rows. Rows with new keys are distributed by a hash of their key, in these proportions.
+    :param to_tag: partitions whose rows have to be looked up first, because their keys can be in several file
+        groups.
     :param updates: target number by file group, for rows that were looked up.
-    :param not_filled: small files that get none of the new rows, because these are too few to rewrite them.
-    :param buckets: by partition path: target number by bucket, where a bucket index says where all rows go.
+    :param not_filled: small files that get no new rows, because the new rows are too few to be worth
+        rewriting them.
+    :param buckets: by partition path: target number by bucket, for a table with a bucket index.
     """
 
     first: int = 0
@@ -127,7 +128,7 @@ class FileGroupPlan:
     def append_updates(self, log_paths: Mapping[FileGroupId, tuple[str, ...]]) -> None:
         """Direct updates to log files, except in file groups that take new rows as well.
 
-        :param log_paths: the log files so far, by file group.
+        :param log_paths: the present log files, by file group.
         """
         written_anew = {number for shares in self.shares.values() for number, _ in shares}
         for group, number in self.updates.items():
@@ -146,8 +147,8 @@ class FileGroupPlan:
 class Buckets:
     """The file groups of a table with a bucket index, as one write sees them.
 
-    A bucket has one file group in each partition. Its first write makes it: under non-blocking concurrency by
-    a log file, else by a base file. An overwrite makes new ones.
+    A bucket has one file group in each partition. The first write to the bucket makes the file group: by a
+    log file under non-blocking concurrency, otherwise by a base file. An overwrite makes new file groups.
 
     :param table: the table.
     :param index: its bucket index.
@@ -168,7 +169,7 @@ class Buckets:
         return None if table.bucket_index is None else cls(table, table.bucket_index, view)
 
     def on(self, partitions: Iterable[str]) -> Buckets:
-        """The buckets as they are in some partitions; a partition without any gets its first ones.
+        """The present buckets of some partitions. A partition without buckets gets its first ones.
 
         :param partitions: partition paths.
         """
@@ -195,8 +196,9 @@ class Buckets:
         :param rows: the buckets that the rows belong to, by partition path.
         :param first: number of the first target.
         :param written: file groups that this write has written already.
-        :param adds: whether rows with new keys stay; a delete adds none.
-        :param overwrites: whether the partitions' file groups are taken out: each bucket gets another.
+        :param adds: whether rows with new keys are added; a delete adds none.
+        :param overwrites: whether the partitions' file groups are taken out, so that each bucket gets a new
+            one.
         :raises UnsupportedTableError: when the files show another number of buckets.
         :raises CorruptTableError: when a bucket has two file groups.
         """
@@ -225,7 +227,7 @@ class Buckets:
         *,
         adds: bool,
     ) -> None:
-        """Direct the rows to log files, whatever the file slices hold: nobody looks at these."""
+        """Direct the rows to log files, without reading the file slices."""
         for partition, numbers in sorted(rows.items()):
             live = self.index.file_groups(partition, self.view.file_ids(partition))
             for number in sorted(numbers):
@@ -266,11 +268,11 @@ class Buckets:
 def bytes_per_row(
     timeline: Callable[[], Timeline], schema: pa.Schema, *, worth_knowing: float = 0.0
 ) -> float:
-    """Bytes of a row in a base file: by the newest commits, or else estimated from the types.
+    """Bytes of a row in a base file: from the newest commits, or estimated from the types.
 
     :param timeline: returns the table's timeline; called only where a better estimate matters.
     :param schema: the table's data columns.
-    :param worth_knowing: an estimate below this is good enough.
+    :param worth_knowing: bytes; an estimate below this is good enough.
     """
     guess = _META_BYTES + sum(_guess(column.type) for column in schema)
     if guess < worth_knowing:
@@ -299,15 +301,16 @@ def plan_without_tagging(
 ) -> FileGroupPlan:
     """Plan the partitions whose rows need not be looked up; name the others in ``to_tag``.
 
-    No look-up is needed where keys do not matter, where the partition has no file group yet, and where it has
-    exactly one that takes the new rows as well. If a key can be in any partition, all are looked up.
+    No look-up is needed if keys do not matter, if the partition has no file group yet, or if it has exactly
+    one file group, which takes the new rows as well. If a key can be in any partition, all rows are looked
+    up.
 
     :param job: the ingestion.
     :param view: the table as this write sees it; only the named partitions are listed.
     :param rows: incoming rows by partition path.
     :param row_bytes: see :func:`bytes_per_row`.
     :param first: number of the first target.
-    :param written: file groups that this write has written already: they get no more rows.
+    :param written: file groups that this write has written already, and that get no more rows.
     :param closed: file groups that get no new rows, because another Hudi writer is about to cluster them, or
         because they have log files.
     :param unique: whether a key is unique across the table's partitions, because of a record index.
@@ -326,7 +329,7 @@ def plan_without_tagging(
         if unique:
             plan.to_tag[partition] = live
         elif not live:
-            if kind.fills_small_files:  # otherwise it is a delete, and there is nothing to delete
+            if kind.fills_small_files:  # otherwise this is a delete, and there is no row to delete
                 add_shares(plan, job, partition, count, [], row_bytes)
         elif (
             not logs
@@ -357,8 +360,8 @@ def plan_tagged(
     :param rows: incoming rows by partition path.
     :param hits: number of rows whose key is in a base file, by base file.
     :param row_bytes: see :func:`bytes_per_row`.
-    :param written: see :func:`plan_without_tagging`. A key that is found in one of them needs no
-        target: its row was merged there.
+    :param written: see :func:`plan_without_tagging`. A key in such a file group needs no target, because its
+        row was merged there.
     :param closed: see :func:`plan_without_tagging`.
     :param logs: see :func:`plan_without_tagging`.
     """
@@ -374,8 +377,8 @@ def plan_tagged(
         add_shares(plan, job, partition, rows[partition] - found[partition], others, row_bytes)
         hit = [base_file for base_file in live if base_file in hits]
         if partition not in plan.shares and len(hit) > 1:
-            # A key in several file groups counts for each, so there may be new rows nevertheless. They go
-            # into a file group that is rewritten in any case.
+            # A key in several file groups counts several times, so there may be new rows although the count
+            # shows none. They go into a file group that is rewritten in any case.
             anyway = () if logs else hit
             numbers = [plan.updates[each.file_group] for each in anyway if each.file_group in plan.updates]
             plan.shares[partition] = [(numbers[0] if numbers else plan.add(Target.new(partition)), 1)]
@@ -389,7 +392,7 @@ def add_shares(
     live: Sequence[BaseFile],
     row_bytes: float,
 ) -> None:
-    """Spread new rows of a partition: small file groups first, then new ones.
+    """Distribute the new rows of a partition: small file groups first, then new ones.
 
     :param plan: the plan; extended here.
     :param job: the ingestion.
@@ -432,7 +435,7 @@ def _size_of(stats: Sequence[WriteStat]) -> int:
     return sum(stat.file_size for stat in stats)
 
 
-_META_BYTES = 24  # Hudi's columns and the bloom filter, compressed
+_META_BYTES = 24  # bytes per row of Hudi's columns and the bloom filter, compressed
 
 
 def _guess(kind: pa.DataType) -> float:

@@ -1,4 +1,4 @@
-"""One task writes the next base file of one file group, or a log file of it, wherever it runs."""
+"""One task writes the next base file of one file group, or a log file, in this process or on a cluster."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import WriteStat
 
 ARRIVAL = "_arrival"
-"""Column that numbers the incoming rows in tables where the last of equal versions counts."""
+"""Column with the number of each incoming row: of equal versions the one with the largest number wins."""
 
 ROWS_A_WRITE = 131_072
 """Rows that are written at a time; after each such write a task checks whether its file is full."""
@@ -76,9 +76,9 @@ class Report:
 
     :param target: number of the target.
     :param rows_in: number of incoming rows.
-    :param write_stats: one for each data file written.
-    :param error: an error of ours, from :func:`airflow_provider.exceptions.to_dict`. It is reported instead
-        of raised, because another attempt of the task would fail too.
+    :param write_stats: statistics of each data file written.
+    :param error: an error of this package, from :func:`airflow_provider.exceptions.to_dict`. It is reported,
+        and not raised, because another attempt of the task would fail too.
     """
 
     target: int
@@ -88,7 +88,7 @@ class Report:
 
 
 def merged_reports(reports: Iterable[Report]) -> list[Report]:
-    """One report for each target, also where several tasks have written rows of it.
+    """One report for each target, even if several tasks have written its rows.
 
     :param reports: the reports of all tasks.
     """
@@ -128,12 +128,12 @@ class FileGroupTask:
         """Write the target's rows.
 
         :param batches: the rows; with the column :data:`ARRIVAL` where keys are looked up.
-        :return: the report; it contains an error of ours if there was one.
+        :return: the report; it contains an error of this package if there was one.
         """
         try:
             tables = gathered(batches)
             first = next(tables, None)
-            if first is not None:  # without rows nothing changes
+            if first is not None:  # a task without rows writes no file
                 self._check_wanted()
                 self._write_all(_chain(first, tables))
                 self._check_wanted()
@@ -188,7 +188,7 @@ class FileGroupTask:
         if self._semantics.keeps_values and not self._plan.deletes:
             rows = conform(
                 rows, self._plan.schema.columns
-            )  # a column that did not come keeps the older value
+            )  # a column that the rows lack keeps the older value
         merge = Merge(replace(batch, rows=rows), self._semantics)
         with self._stored() as stored, self._open(self._target.file_id, stored) as writer:
             for old in self._row_groups(stored):
@@ -206,12 +206,13 @@ class FileGroupTask:
             self._finish(writer, inserts=inserts, updates=updates, deletes=merge.deleted)
 
     def _append(self, batch: Batch) -> None:
-        """Write the incoming versions into a log file beside the base file.
+        """Write the incoming versions into a log file.
 
-        If a record comes back that a log file has deleted, the file slice is rewritten instead. Otherwise a
-        compaction that was planned before would leave the key in no base file, where no look-up finds it; and
-        the deleted row may have a larger ordering value. Under non-blocking concurrency it
-        stays a log file: others may append beside it, and the hash of the key finds it.
+        If a record comes back that a log file has deleted, the task rewrites the file slice instead.
+        Otherwise a compaction that was planned before could leave the key in no base file, so that no look-up
+        finds it. Also, the deleted row may have a larger ordering value. Under non-blocking concurrency the
+        task still writes a log file, because other writers may append too, and the hash of the key finds the
+        record.
         """
         if not self._target.merges_in_any_order and self._brings_back(batch):
             self._merge(batch)
@@ -290,7 +291,7 @@ class FileGroupTask:
     def end(self) -> Report:
         """Finish the file that :meth:`add` has begun.
 
-        :return: the report of what was written so far.
+        :return: the report of all files written.
         """
         if self._new_file is not None and self._new_file.rows:
             self._finish(self._new_file, inserts=self._new_file.rows)
@@ -374,7 +375,7 @@ def _write_stat(target: Target, written: WrittenFile, inserts: int, updates: int
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches together: each write has a fixed cost, and Spark keeps its batches small to save memory.
+    """Batches joined into larger ones: each write has a fixed cost, and Spark's batches are small.
 
     :param batches: batches of rows.
     """

@@ -20,13 +20,13 @@ TARGET = "_target"
 
 
 class NewFileGroupsTask:
-    """The work on rows of several targets, as they come; each row is only added.
+    """The work on rows of several targets, in the order in which the rows come; each row is only added.
 
-    The task writes file groups of its own. Other tasks may have rows of the same targets, and write others
-    (Hudi's ``BulkInsertSortMode.NONE``).
+    The task writes file groups of its own. Other tasks that have rows of the same targets write other file
+    groups (Hudi's ``BulkInsertSortMode.NONE``).
 
     :param plan: the write's plan, whose targets are new file groups.
-    :param first: number of the first file group of this task among those that all tasks may write.
+    :param first: number of this task's first file group, among those that all tasks may write.
     :param attempt: distinguishes this attempt's files from those of other attempts.
     """
 
@@ -40,8 +40,8 @@ class NewFileGroupsTask:
         """Write the rows.
 
         :param batches: the rows, with the column :data:`TARGET`.
-        :return: a report for each target that has rows here. If there was an error of ours, the one report
-            contains it.
+        :return: a report for each target that has rows here. After an error of this package, there is one
+            report, which contains it.
         """
         try:
             for table in gathered(batches):

@@ -1,7 +1,8 @@
-"""What an overwrite does to buckets by consistent hashing: those whose file groups it takes out get others.
+"""An overwrite of buckets of consistent hashing gives new file groups to the buckets that it takes out.
 
-The JVM's Hudi finds a bucket's file group by the hashing metadata alone, and an id that was taken out is
-spent. So an overwrite writes hashing metadata as a resizing does, with the same places on the ring.
+The JVM's Hudi finds a bucket's file group only by the hashing metadata, and the id of a file group that was
+taken out cannot be used again. So an overwrite writes hashing metadata as a resizing does, with the same
+places on the ring.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from airflow_provider.table.hudi_table import HudiTable
 
 @dataclass
 class OverwrittenBuckets:
-    """The buckets that one overwrite writes anew.
+    """The buckets that one overwrite replaces.
 
     :param table: the table.
     :param instant: requested time of the overwrite.
@@ -39,11 +40,11 @@ class OverwrittenBuckets:
     _written: dict[str, HashingMetadata] = field(default_factory=dict)
 
     def plan(self, index: BucketIndex, plan: FileGroupPlan) -> bool:
-        """Take a plan up, before its files are written.
+        """Add a plan of the overwrite, before its files are written.
 
-        :param index: by which it was made.
-        :param plan: of an overwrite.
-        :return: whether it goes with the plans before; else other buckets have been made meanwhile.
+        :param index: the bucket index by which the plan was made.
+        :param plan: the plan.
+        :return: False when the buckets have been split or merged since an earlier plan of this overwrite.
         """
         if not isinstance(index, ConsistentBucketIndex):
             return True
@@ -57,11 +58,12 @@ class OverwrittenBuckets:
         return True
 
     def put(self, view: FileSystemView, replaced: Mapping[str, Collection[str]]) -> bool:
-        """Put the hashing metadata of each partition, before the commit by which it counts.
+        """Put the hashing metadata of each partition, before the commit that makes it valid.
 
         :param view: the snapshot that the overwrite is based on.
-        :param replaced: file ids that it takes out, by partition path.
-        :return: whether it counts then: not beside the one of an instant that was requested later.
+        :param replaced: file ids that the overwrite takes out, by partition path.
+        :return: False when it would not be valid, because an instant that was requested later has put another
+            one.
         """
         if not isinstance(self.table.bucket_index, ConsistentBucketIndex):
             return True
@@ -94,5 +96,5 @@ class OverwrittenBuckets:
         return True
 
     def committed(self) -> None:
-        """Say that the hashing metadata counts."""
+        """Mark the hashing metadata as valid for the JVM's Hudi."""
         tell_committed(self.table.storage, self._written.values())

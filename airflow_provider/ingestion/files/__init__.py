@@ -1,7 +1,7 @@
-"""Sources read by pyarrow, in this process: how their files are found, and their rows as Spark reads them.
+"""Sources that pyarrow reads, in this process: finding their files, and reading their rows as Spark does.
 
-A source is the same table by pyarrow and by Spark. If Spark would read it in another way, this room refuses
-it (:class:`~airflow_provider.exceptions.SparkNeededError`). Reading begins in ``ingest_files``.
+A source gives the same rows by pyarrow and by Spark. If Spark would read it in another way, this room refuses
+it (:class:`~airflow_provider.exceptions.SparkNeededError`). Begin to read at ``ingest_files``.
 """
 
 from airflow_provider.ingestion.files.found import SourceFile, SourceFiles, find_files

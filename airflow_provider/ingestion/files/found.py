@@ -20,7 +20,7 @@ from airflow_provider.ingestion.ingest_job import Source
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
 
-# Parts of Hadoop's patterns that fsspec does not have, or has with another meaning.
+# Parts of Hadoop's patterns that fsspec lacks, or gives another meaning.
 _OTHER_PATTERN = re.compile(r"[{}\\]|\*\*|\[[!^]")
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -65,18 +65,18 @@ class SourceFiles:
 def find_files(source: Source, storage_options: Mapping[str, Any]) -> SourceFiles:
     """Find the files of a source.
 
-    Files whose name begins with ``_`` or ``.`` are left out, as by Spark: jobs write such files beside their
-    data and rely on that.
+    Files whose name begins with ``_`` or ``.`` are left out, as in Spark: jobs write such files next to their
+    data, and rely on this.
 
     :param source: the source.
     :param storage_options: keyword arguments of its fsspec file system.
     :raises InvalidInputError: when the source has no path.
     :raises MissingSourceError: when one of the paths does not exist.
-    :raises EmptySourceError: when there are folders without a file.
+    :raises EmptySourceError: when the paths exist, but have no file.
     :raises UnreadableSourceError: when the file system cannot be opened or listed.
     :raises SparkNeededError: when Spark would find other files, or columns in the names of folders.
     """
-    # Imported here: fsspec brings asyncio and ssl, and most importers of this room find no files.
+    # Imported here: fsspec imports asyncio and ssl, and most importers of this room find no files.
     from fsspec.core import url_to_fs
 
     if not source.paths:

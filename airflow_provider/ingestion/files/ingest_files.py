@@ -57,7 +57,7 @@ def ingest_files(
     :param operation: a key of :data:`~airflow_provider.ingestion.OPERATIONS`.
     :param metastore: the metastore that knows the table's name.
     :param lock: the table lock; by the setting ``lock``, or the table's options, when None.
-    :param is_alive: asked before every heartbeat; False gives the write up.
+    :param is_alive: called before every heartbeat; False gives the write up.
     :param settings: further fields of :class:`~airflow_provider.ingestion.IngestJob`, such as
         ``source_format``, ``storage_options`` or ``on_conflict``.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
@@ -84,7 +84,7 @@ def write_files(
     lock: LockProvider | None = None,
     is_alive: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
-    """:func:`ingest_files` without the check for earlier tries.
+    """Write the rows of files as :func:`ingest_files` does, without looking for earlier tries.
 
     :param job: the ingestion.
     :param table: its table.
@@ -129,8 +129,8 @@ def choose_engine_for(
     :param source: the source.
     :param storage_options: keyword arguments of its fsspec file system.
     :param arrow_max_bytes: bytes of files up to which ``auto`` chooses pyarrow.
-    :param sees_what_spark_sees: whether Spark would run on this machine: then a file that is missing here is
-        missing for Spark too.
+    :param sees_what_spark_sees: whether Spark would run on this machine, so that a file that is missing here
+        is missing for Spark too.
     :raises MissingSourceError: when the source is missing.
     :raises EmptySourceError: when the source contains no file.
     :raises UnreadableSourceError: when the engine is pyarrow, and cannot list the source.
@@ -143,7 +143,7 @@ def choose_engine_for(
             f"source_format {source.source_format!r} is one that Spark does not read; give engine='arrow'"
         )
     if engine == ARROW:
-        find_files(source, storage_options)  # or no transaction is opened for it
+        find_files(source, storage_options)  # raises before a transaction is opened for a bad source
     if engine != AUTO:
         return choose_engine(engine, 0, "", arrow_max_bytes)
     if reason := _why_not(source):

@@ -22,7 +22,7 @@ from airflow_provider.ingestion.files.found import SourceFile, SourceFiles
 from airflow_provider.ingestion.files.parquet import check_names
 
 _SAID_ANYWAY = {"mode": "failfast", "inferschema": "false", "multiline": "false", "encoding": "utf-8"}
-"""Options that only state what holds in any case."""
+"""Options whose value is the reader's fixed behaviour."""
 
 
 # --- CSV ----------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _parsed(data: bytes, lines: int, schema: pa.Schema | None) -> pa.Table:
 
 
 def _is_json(kind: pa.DataType) -> bool:
-    """Whether JSON has values of that type; it has the others as text."""
+    """Whether JSON has values of a type; other values are texts in JSON."""
     return any(is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
 
 
@@ -147,7 +147,7 @@ def _kind_of_new(field: pa.Field) -> pa.DataType:
     raise SparkNeededError(f"column {field.name!r} is not in the table, and of type {field.type}")
 
 
-# --- both ---------------------------------------------------------------------------------
+# --- CSV and JSON -------------------------------------------------------------------------
 
 
 def _check_none_left(options: Mapping[str, str]) -> None:
@@ -157,13 +157,13 @@ def _check_none_left(options: Mapping[str, str]) -> None:
 
 
 def _other_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that differ from what holds in any case; Spark ignores their case."""
+    """The options that differ from the reader's fixed behaviour; Spark ignores their case."""
     given = {name.lower(): str(value) for name, value in options.items()}
     return {name: value for name, value in given.items() if _SAID_ANYWAY.get(name) != value.lower()}
 
 
 def _lines_of(found: SourceFiles, file: SourceFile) -> bytes:
-    """The lines of a file, without empty ones at its begin and end."""
+    """The lines of a file, without empty ones at its beginning and end."""
     if file.name.rpartition(".")[2].lower() in ("gz", "bz2", "zst", "lz4", "snappy", "deflate", "xz", "zip"):
         raise SparkNeededError(f"{file.path} is compressed")
     try:
@@ -234,4 +234,4 @@ _PLAIN: Sequence[_Rule] = (
     (_is_moment, rf"{_MOMENT}(Z|[+-][0-9]{{2}}:[0-9]{{2}})$", pa.timestamp("us", "UTC")),
     (_is_time_of_day_and_date, rf"{_MOMENT}$", pa.timestamp("us")),
 )
-"""For each type, the texts that both read alike, and the type to parse them as where it is another one."""
+"""For each type, the texts that Spark and pyarrow read alike, and the type to parse them as if it differs."""
