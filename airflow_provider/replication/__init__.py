@@ -1,15 +1,16 @@
 """Replication copies databases of one metastore, and their tables' data, to another one under the same ids.
 
-:class:`Replicator` copies the state of the source. From then on it follows the source's log of events,
-one by one, without knowing where transactions begin and end. ``policy`` names the databases and locations.
+:class:`Replicator` copies the state of the source. From then on it follows the source's log of events, and
+applies each event by itself, not transaction by transaction. ``policy`` names the databases and locations.
 ``table_data`` chooses how a table's data is copied: ``hudi_tables`` copies the commits of a Hudi table, at
 COMMIT_TXN only, through the commit protocol of the target's table; ``plain_tables`` copies the files of any
 other table. ``copying`` copies files for both. ``sides`` tells whether a metastore is the source;
 ``failovers`` changes the sides, and ``ending`` ends a replication.
 :mod:`airflow_provider.metastore.replication` keeps the position, and applies events to the target's catalog.
 
-Begin with ``replicator``. A change may add an event's effect, or another way to copy files. Every step may be
-killed and done again, by two replicators at once: ``tests/unit/replication`` does that at each step.
+Begin with ``replicator``. A change may add an event's effect, or another way to copy files. Every step must
+be repeatable after a kill, and by two replicators at once: ``tests/unit/replication`` tries this at each
+step.
 """
 
 from airflow_provider.replication.copying import CopySettings

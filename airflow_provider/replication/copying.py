@@ -45,7 +45,7 @@ class Copier:
     """Copies files, and counts them and their bytes.
 
     :param settings: the settings of the copies.
-    :param step: called with a name before each file; raises to stop.
+    :param step: called with a name before each file; an error that it raises stops the copier.
     :ivar bytes_copied: the number of bytes that this object has copied.
     :ivar files_copied: the number of files that this object has copied.
     """
@@ -71,11 +71,12 @@ class Copier:
 
         :param source: the table's storage at the source.
         :param target: the table's storage at the target.
-        :param files: paths relative to both, with the size in the source's timeline; None for a file whose
-            size is not there.
+        :param files: paths relative to both, each with the size in the source's timeline, or None if the
+            timeline has no size.
         :param anew: whether to copy also the files that the target has.
         :return: the number of copied bytes.
-        :raises ReplicationError: when a file of the source is missing, or has another size; names it.
+        :raises ReplicationError: when a file of the source is missing, or has another size; the error names
+            it.
         """
         wanted = dict(files)
         missing = [path for path, size in wanted.items() if anew or not _is_there(target, path, size)]

@@ -27,13 +27,13 @@ _LEASE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class EndedReplication:
-    """What a replication had reached when it ended.
+    """The state of a replication when it ended.
 
     :param policy: the replication.
     :param event_id: the last event of the source that the target has applied; None when its bootstrap was not
         done.
-    :param databases: the databases that are a target no longer.
-    :param aborted: the transactions of the source that were open; the target has nothing of them.
+    :param databases: the databases that are no longer a target.
+    :param aborted: the transactions of the source that were open; the target has no data of them.
     """
 
     policy: str
@@ -54,10 +54,10 @@ def end_replication(
     source_options: Mapping[str, Any] | None = None,
     target_options: Mapping[str, Any] | None = None,
 ) -> EndedReplication:
-    """End a replication for good. A call that was killed is done again.
+    """End a replication for good. If the call is killed, a second call finishes it.
 
     The target keeps its tables at its last whole transaction, and takes writes from then on. The source's
-    log, cleans and archivals wait for the replication no longer. A replication of the same name may begin
+    log, cleans and archivals no longer wait for the replication. A replication of the same name may begin
     anew, into databases that do not exist yet.
 
     :param policy: the replication's name.
@@ -67,7 +67,7 @@ def end_replication(
     :param source_options: keyword arguments of the source's fsspec file systems.
     :param target_options: keyword arguments of the target's fsspec file systems.
     :raises NoSuchObjectError: when there is no such replication into the target.
-    :raises InvalidInputError: when the source is another one than the replication's.
+    :raises InvalidInputError: when the source is not the replication's source.
     :raises ReplicationLeaseError: when a replicator is running; stop it first.
     :raises ReplicationError: when a commit whose transaction was not committed cannot be undone.
     """
@@ -80,7 +80,7 @@ def end_replication(
         )
     records.keep_lease(policy, f"{socket.gethostname()}:{uuid.uuid4().hex[:8]}", _LEASE_SECONDS)
     opened, databases = sorted(records.mapped_txns(policy)), sorted(known.databases.values())
-    if known.phase is not Phase.FAILED_OVER:  # it is a source since then
+    if known.phase is not Phase.FAILED_OVER:  # after a failover, the target is a source
         for each in target.replication_state(databases).tables:
             settle_table(policy, target_options or {}, each.table, each.write_ids)
     if source is not None:
@@ -93,7 +93,7 @@ def end_replication(
 def _release_source(
     policy: str, source: AnyMetastore, databases: list[str], options: Mapping[str, Any]
 ) -> None:
-    """Let the source's log, cleans and archivals go on without the replication, and its writers, too."""
+    """Make the source's log, cleans and archivals wait no longer, and admit its writers again."""
     for name in databases:
         with suppress(NoSuchObjectError):
             if source.get_database(name).parameters.get(FROZEN_BY) == policy:

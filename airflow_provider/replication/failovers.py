@@ -1,12 +1,12 @@
-"""Failover: the target becomes the source. And back, by a replication in the other direction.
+"""Failover: the target becomes the source. A replication in the other direction leads back.
 
 A planned failover needs both sides: it stops the writers of the source, waits for their transactions, copies
-the rest, and changes the sides. An unplanned failover promotes the target at the last transaction that it has
-whole. When the old source comes back, its tables are compared with the new source's. A table with commits
-that the new source lacks is kept aside, and then the old source follows.
+the rest, and changes the sides. An unplanned failover promotes the target at the last transaction that the
+target has completely. When the old source comes back, its tables are compared with those of the new source. A
+table with commits that the new source lacks is kept aside, and then the old source follows.
 
-Each step may be done twice. No two sides take writes at any moment: the target takes them only when the
-source takes none, or is given up.
+Each step may be taken twice. The two sides never take writes at the same moment: the target takes writes only
+when the source takes none, or is given up.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class LackingTransaction:
-    """A transaction that was committed at the source and is not at the target.
+    """A transaction that was committed at the source, and that the target lacks.
 
     :param txn_id: the source's transaction.
     :param event_id: its COMMIT_TXN event.
@@ -65,10 +65,10 @@ class Failover:
     :param policy: the replication.
     :param back: the replication in the other direction, by which the old source follows.
     :param event_id: the last event of the source that the target has applied.
-    :param aborted: transactions of the source that the failover aborted, or that had not ended: the target
-        has nothing of them.
-    :param lacking: the transactions that were committed at the source and are not at the target; None when
-        the source could not be asked. Empty after a planned failover.
+    :param aborted: transactions of the source that the failover aborted, or that had not ended; the target
+        has no data of them.
+    :param lacking: the transactions that were committed at the source, and that the target lacks; None when
+        the source does not answer. Empty after a planned failover.
     """
 
     policy: str
@@ -83,7 +83,7 @@ class Failover:
 
 
 def back_name(policy: str) -> str:
-    """The name of the replication in the other direction; applied twice, it is the first name again."""
+    """The name of the replication in the other direction. For that name, it is the first name again."""
     return policy.removesuffix("-back") if policy.endswith("-back") else f"{policy}-back"
 
 
@@ -96,17 +96,18 @@ def failover(
     abort_open: bool = False,
     settings: ReplicationSettings | None = None,
 ) -> Failover:
-    """Hand the databases over to the target: a planned failover. A second call goes on where the first ended.
+    """Hand the databases over to the target: a planned failover. A second call continues where the first
+    ended.
 
     :param policy: the replication.
     :param source: the source's metastore.
     :param target: the target's metastore.
     :param timeout_seconds: seconds to wait for the end of transactions that write into the databases.
-    :param abort_open: whether to abort and undo the transactions that are still open then; else they are an
-        error.
+    :param abort_open: whether to abort and undo the transactions that are still open then; otherwise they are
+        an error.
     :param settings: the settings of the last passes.
-    :raises TransactionOpenError: when transactions are still open after the timeout; names them. The writers
-        stay stopped: try again, or :func:`abort_failover`.
+    :raises TransactionOpenError: when transactions are still open after the timeout; the error names them.
+        The writers stay stopped: try again, or call :func:`abort_failover`.
     :raises NoSuchObjectError: when the replication has never begun.
     :raises ReplicationError: see :meth:`Replicator.run`.
     """
@@ -130,7 +131,7 @@ def failover(
 def abort_failover(policy: ReplicationPolicy, source: AnyMetastore, target: AnyMetastore) -> None:
     """Give up an unfinished failover, and admit the source's writers again.
 
-    :raises InvalidInputError: when the failover is done: then hand over in the other direction.
+    :raises InvalidInputError: when the failover is done; then a failover in the other direction leads back.
     """
     known = target.replication_target().replication(policy.name)
     if known.phase is Phase.FAILED_OVER:
@@ -145,14 +146,14 @@ def abort_failover(policy: ReplicationPolicy, source: AnyMetastore, target: AnyM
 def promote(
     policy: ReplicationPolicy, target: AnyMetastore, *, source: AnyMetastore | None = None
 ) -> Failover:
-    """Make the target the source at the last transaction that it has whole: an unplanned failover.
+    """Make the target the source at the last transaction that it has completely: an unplanned failover.
 
-    It undoes the changes of transactions that were not committed. The caller makes sure that nobody writes to
-    the old source any more.
+    It undoes the changes of transactions that were not committed. The caller makes sure that no process
+    writes to the old source any more.
 
     :param policy: the replication.
     :param target: the target's metastore.
-    :param source: the old source's metastore, if it still answers: then the result names the lacking
+    :param source: the old source's metastore, if it still answers. Then the result names the lacking
         transactions, and the source's writers are stopped.
     :raises NoSuchObjectError: when the replication has never begun.
     :raises InvalidInputError: when the replication's bootstrap is not done.
@@ -177,7 +178,7 @@ def promote(
 def lacking_transactions(
     policy: ReplicationPolicy, source: AnyMetastore, target: AnyMetastore
 ) -> tuple[LackingTransaction, ...]:
-    """The transactions that were committed at the source and are not at the target, in commit order.
+    """The transactions that were committed at the source, and that the target lacks, in commit order.
 
     :raises EventsExpiredError: when the source's log does not reach back to the target's position.
     """
@@ -258,7 +259,8 @@ def follow_after_promotion(
 def _end_open(
     policy: ReplicationPolicy, source: AnyMetastore, deadline: float, abort_open: bool
 ) -> tuple[int, ...]:
-    """Wait for the end of the transactions that write into the databases, which get no more write ids."""
+    """Wait for the end of the transactions that write into the databases. No transaction gets new write
+    ids."""
     aborted: list[int] = []
     while opened := source.replication_target().open_writers(policy.scope.databases):
         if time.monotonic() < deadline:
@@ -288,16 +290,16 @@ def _open_target(policy: ReplicationPolicy, target: AnyMetastore) -> None:
 
 
 def settle_table(policy: str, options: Mapping[str, Any], table: TableInfo, seen: ValidWriteIdList) -> None:
-    """Undo a table's changes of transactions that will not be committed, and forget that it was a target.
+    """Undo a table's changes by transactions that will not be committed, and make it no target any more.
 
     :param policy: the replication.
     :param options: keyword arguments of the target's fsspec file systems.
     :param table: the target's table.
-    :param seen: its valid write ids.
+    :param seen: the table's valid write ids.
     :raises ReplicationError: when a commit cannot be undone.
     """
     if not table.location:
-        return  # a view
+        return  # a view has no data
     storage = Storage(table.location, options)
     if not is_hudi_table(storage):
         return
@@ -328,7 +330,7 @@ def _follow_back(policy: ReplicationPolicy, old_source: AnyMetastore, new_source
         location = each.table.location
         storage = Storage(location, policy.source_options) if location else None
         if storage is not None and is_hudi_table(storage):
-            # Without this the replicator would take the table for another one.
+            # Without this state the replicator would take the table for a copy of another one.
             there = Storage(policy.scope.location(location), policy.target_options)
             TargetState(there.root).write(storage)
             forget_consumer(HudiTable.at(storage), consumer_of(policy.name))
@@ -337,7 +339,7 @@ def _follow_back(policy: ReplicationPolicy, old_source: AnyMetastore, new_source
 def _keep_aside(policy: ReplicationPolicy, table: TableInfo, event_id: int) -> Divergence | None:
     """Move a table aside if it has commits that the new source lacks."""
     if not table.location:
-        return None  # a view
+        return None  # a view has no data
     old = Storage(table.location, policy.source_options)
     new = Storage(policy.scope.location(table.location), policy.target_options)
     if not is_hudi_table(old):

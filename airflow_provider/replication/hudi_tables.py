@@ -1,10 +1,12 @@
-"""One Hudi table: copies the commits that a reader of the source sees to the target, with their files.
+"""The replication of one Hudi table: it copies the commits that a reader of the source sees, with their
+files.
 
-A table that the target lacks is copied as it is: its files, its history, its timeline, without the commits
-that the reader does not see. A table that the target has gets each commit that it lacks by itself, through
-its own commit protocol. Either may be killed anywhere and done again; it finds what is done already.
+If the target lacks the table, its files, its archived timeline and its timeline are copied, without the
+commits that the reader does not see. If the target has the table, each missing commit is replayed by itself,
+through the commit protocol of the target's table. Both ways may be killed at any step; the next call finds
+the finished steps.
 
-Clustering and other rewrites are commits as any other. Cleans, archival, compactions of the metadata table
+Clustering and other rewrites are commits like any other. Cleans, archival, compactions of the metadata table
 and index builds are the target's own.
 """
 
@@ -71,13 +73,13 @@ class TableReplication:
 
     :param source: the table's storage at the source.
     :param target: the table's storage at the target.
-    :param policy: the name under which the replication registers with both tables, whose cleans and archivals
-        wait for it.
+    :param policy: the name under which the replication registers with both tables, so that their cleans and
+        archivals wait for it.
     :param copier: copies files.
-    :param target_txn: returns the target's transaction for a transaction of the source, if it has one.
-    :param step: called with a name before each step; raises to stop.
-    :param patience: the tables no longer wait for the replication after so many seconds without a sign of
-        life.
+    :param target_txn: returns the target's transaction for a transaction of the source, if there is one.
+    :param step: called with a name before each step; an error that it raises stops the replication.
+    :param patience: seconds since its last registration after which the tables no longer wait for the
+        replication.
     """
 
     source: Storage
@@ -90,9 +92,9 @@ class TableReplication:
     replayed: list[str] = field(default_factory=list)
 
     def run(self, valid_write_ids: ValidWriteIds) -> None:
-        """Copy everything that a reader with these write ids sees.
+        """Copy all commits that a reader with these write ids sees.
 
-        :param valid_write_ids: the source's valid write ids at the moment to which the target is brought.
+        :param valid_write_ids: the source's valid write ids at the moment that the target is to show.
         :raises NotATableError: when the source is no Hudi table.
         :raises UnsupportedTableError: when this package does not write such a table.
         :raises ReplicationError: when a file is missing, or the source has undone a commit of the target.
@@ -121,7 +123,7 @@ class TableReplication:
             self.step("drop a namesake")
             self.target.delete_folder("")
 
-    # --- a table that is there --------------------------------------------------------------
+    # --- a table that the target has --------------------------------------------------------
 
     def _replay(self, source: HudiTable, valid: ValidWriteIds) -> TargetState:
         target = HudiTable.at(self.target)
@@ -146,13 +148,14 @@ class TableReplication:
         return done
 
     def _seen(self, timeline: Timeline, valid: ValidWriteIds) -> tuple[list[Instant], list[Effect]]:
-        """The commits of the source that a reader sees, in the order of their completion, and the others.
+        """The commits of the source that a reader sees, in the order of their completion, and the hidden
+        ones.
 
-        The reader does not see a rewrite as long as it does not see each commit that was rewritten.
+        The reader sees a rewrite only if it sees every commit that was rewritten.
         """
         effects: list[Effect] = []
         for commit in timeline.commits():
-            with suppress(NoSuchInstantError):  # undone in this moment
+            with suppress(NoSuchInstantError):  # just undone
                 effects.append(effect_of(self.source, timeline, commit))
         hidden = hidden_effects(effects, valid)
         unseen = {each.instant for each in hidden}
@@ -175,7 +178,7 @@ class TableReplication:
                 continue  # another process has published it since
             metadata = here.commit_metadata(instant)
             if not metadata.write_stats and not metadata.replaced:
-                continue  # a placeholder, so that files that come late are not visible: see _bring
+                continue  # an empty commit, which _bring has put to hide files that come late
             self.step(f"undo {instant.requested_time}")
             self._copy_back(effect_of(self.target, here, instant))
             undo_replayed(self.target, instant.requested_time)
@@ -195,7 +198,7 @@ class TableReplication:
         try:
             content = read_completed(self.source, timeline, instant)
         except NoSuchInstantError:
-            return  # undone in this moment
+            return  # just undone
         metadata = decode_commit_metadata(content)
         files = [(stat.path, stat.file_size or None) for stat in metadata.write_stats if stat.path]
         for stat in metadata.write_stats:
@@ -203,7 +206,8 @@ class TableReplication:
             files += [(f"{folder}{name}", None) for name in stat.log_files or ()]
         partitions = {stat.partition_path for stat in metadata.write_stats}
         if instant.requested_time < Timeline.load(self.target).starts:
-            # Without this its files would be visible while they are copied, as those of an archived commit.
+            # Without an earlier commit, readers would take its files for those of an archived commit, and see
+            # them while they are copied.
             self.step("put a commit before")
             ensure_commit_before(self.target, instant.requested_time)
         buckets = self._hashing_metadata({*partitions, *metadata.replaced})
@@ -215,7 +219,7 @@ class TableReplication:
             self.replayed.append(instant.requested_time)
 
     def _as_of_target(self, content: bytes) -> bytes:
-        """A commit's metadata with the target's transaction; without one if that has ended."""
+        """A commit's metadata with the target's transaction, or with none if that has ended."""
         record = decode_any(content)
         extra = dict(record.get("extraMetadata") or {})
         if "txn_id" not in extra:
@@ -227,7 +231,7 @@ class TableReplication:
         schema = REPLACE_COMMIT_METADATA if is_replace else COMMIT_METADATA
         return encode(schema, {**record, "extraMetadata": extra})
 
-    # --- a table that is not there ------------------------------------------------------------
+    # --- a table that the target lacks --------------------------------------------------------
 
     def _copy_table(self, source: HudiTable, valid: ValidWriteIds) -> TargetState:
         timeline = source.timeline()
@@ -279,11 +283,11 @@ class TableReplication:
     def _drop_all_but(self, wanted: dict[str, int]) -> None:
         """Delete files of an earlier bootstrap that the source does not have any more.
 
-        Another replicator may do the same with a later state of the source: the source still has the files
-        that it has copied.
+        If another replicator copies a later state of the source at the same time, the source still has the
+        files that it copies.
         """
         for each in self.target.list("", recursive=True):
-            # Only files that Hudi writes: any other file is not the replication's.
+            # Only files that Hudi writes are deleted, because the replication has not put any other file.
             is_data = bool(parse_base_file_name(each.name) or LogFileName.parse(each.name))
             if is_data and each.path not in wanted and self.source.stat(each.path) is None:
                 self.target.delete(each.path)
@@ -303,12 +307,12 @@ class TableReplication:
             except ReplicationError:
                 if Manifest.newest(self.source).version == manifest.version:
                     raise
-                continue  # the source has merged it with others meanwhile
+                continue  # the source has merged the files meanwhile
             self.target.put(manifest_path(manifest.version), manifest.to_json())
             self.target.put(VERSION_PATH, str(manifest.version).encode())
             return
 
-    # --- both -----------------------------------------------------------------------------------
+    # --- both kinds of tables -------------------------------------------------------------------
 
     def _copy(self, files: Iterable[tuple[str, int | None]]) -> None:
         self.copier.copy(self.source, self.target, files)
@@ -324,7 +328,7 @@ class TableReplication:
                 yield path, None
 
     def _hashing_metadata(self, partitions: Iterable[str]) -> Iterator[tuple[str, None]]:
-        """What says which buckets partitions have, for the target's writes after a failover."""
+        """The hashing metadata of partitions, for the target's writes after a failover."""
         if self._has_hashing_metadata:
             for partition in sorted(partitions):
                 folder = hashing_metadata_folder(partition)
@@ -335,9 +339,9 @@ class TableReplication:
         return isinstance(HudiTable.at(self.source).bucket_index, ConsistentBucketIndex)
 
     def _register(self, source: HudiTable, done: TargetState) -> None:
-        """Register the replication's position with both tables, so that they keep everything later.
+        """Register the replication's position with both tables, so that they keep all later commits.
 
-        The source keeps it so that it can be copied. The target keeps it so that a late commit finds its
+        The source keeps them until they are copied. The target keeps them so that a late commit can take its
         place on the timeline.
         """
         if not done.floor:
@@ -347,11 +351,11 @@ class TableReplication:
         done.write(self.target)
 
     def _state_of(self, timeline: Timeline, hidden: Sequence[Effect]) -> TargetState:
-        """The state of a target that has everything that a reader of this timeline sees."""
+        """The state of a target that has all commits that a reader of this timeline sees."""
         pending = timeline.pending()
         open_ones = [each.instant.requested_time for each in hidden]
         open_ones += [each.requested_time for each in pending if each.action.holds_fence]
-        # An instant begins with its heartbeat, before it is on the timeline.
+        # An instant has a heartbeat before it is on the timeline.
         begun = [name for name in self.source.names(_HEARTBEAT_FOLDER) if timeline.find(name) is None]
         open_ones += [name for name in begun if name.isdigit() and name > timeline.starts]
         unfinished = [*open_ones, *(each.requested_time for each in pending)]

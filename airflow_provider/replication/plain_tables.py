@@ -1,8 +1,8 @@
-"""Tables that are no Hudi tables: copies their files to the target.
+"""The replication of tables that are no Hudi tables: it copies their files to the target.
 
-They have no timeline that says which files belong together. So a reader of the target may for a moment see
-only a part of the files of an INSERT, as may a reader of the source. The folders of a transactional table of
-Hive have write ids in their names; those of transactions that were not committed are left out.
+Such a table has no timeline that says which files belong together. So a reader of the target may for a moment
+see only a part of the files of an INSERT. A reader of the source may too. The folders of a transactional
+table of Hive have write ids in their names; the folders of transactions that were not committed are left out.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def bring_files(
     :param target: its storage at the target.
     :param copier: copies files.
     :param valid_write_ids: the write ids that a reader sees, for a transactional table of Hive; None for all.
-    :param deletes: whether to delete files that only the target has. In a table that the replication has
-        created, nobody else has put them.
-    :raises ReplicationError: when a file is gone before it is copied; names it.
+    :param deletes: whether to delete files that only the target has. This is safe in a table that the
+        replication has created, because no other process has put files there.
+    :raises ReplicationError: when a file is gone before it is copied; the error names it.
     """
     if source.stat("") is None:
         return

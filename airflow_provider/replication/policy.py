@@ -22,11 +22,11 @@ class ReplicationPolicy:
     :param name: the policy's name: letters, digits, ``_``, ``.`` and ``-``.
     :param databases: the target's database by the source's.
     :param locations: the target's folder or URL by the source's. Each table, partition and database of the
-        source lies below one of them; the longest match counts.
+        source is below one of them; the longest match decides.
     :param source_options: keyword arguments of the source's fsspec file systems.
     :param target_options: keyword arguments of the target's fsspec file systems.
     :raises InvalidInputError: when a name cannot be used, a database or a location is named twice, or a
-        location of the target lies inside a location of the source, or contains one.
+        location of the target is inside a location of the source, or contains one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The replicator: it copies the source's state to the target, and follows the source's events, one by one."""
+"""The replicator: it copies the source's state to the target, then applies the source's events one by one."""
 
 from __future__ import annotations
 
@@ -91,15 +91,15 @@ class Replicator:
         policy = ReplicationPolicy("dr", {"lake": "lake_copy"}, {"/srv/lake": "/srv/copy"})
         Replicator(policy, source, target).run()
 
-    The replicator applies each event in one database transaction of the target, with the position. It copies
-    the data of a transaction before it applies the COMMIT_TXN event. After a replicator's death, the next one
-    finds the steps that it has done.
+    The replicator applies each event in one database transaction of the target, which also stores the
+    position. It copies the data of a transaction before it applies the COMMIT_TXN event. If a replicator
+    dies, the next one finds its finished steps.
 
     :param policy: the databases to replicate, and their places at the target.
-    :param source: the source's metastore, by its database or by a server of ours.
-    :param target: the target's metastore, by its database or by a server of ours.
+    :param source: the source's metastore, by its database or by a server of this package.
+    :param target: the target's metastore, by its database or by a server of this package.
     :param settings: the settings of the replicator.
-    :param step: called with a name before each step; raises to stop there. For tests.
+    :param step: called with a name before each step; tests raise an error in it to stop there.
     :raises InvalidInputError: when the target is the source.
     """
 
@@ -157,9 +157,9 @@ class Replicator:
         :param is_stopped: called before each event; True ends the pass.
         :raises EventsExpiredError: when the position has fallen out of the source's log.
         :raises ReplicationLeaseError: when another replicator has the lease.
-        :raises ReplicationError: when a file or a table of the source cannot be copied; names it.
+        :raises ReplicationError: when a file or a table of the source cannot be copied; the error names it.
         :raises InvalidInputError: when the policy differs from the one that has begun, or has failed over.
-        :raises UnsupportedByServerError: when the source is a Hive, which cannot be followed.
+        :raises UnsupportedByServerError: when the source is a Hive Metastore, which cannot be followed.
         """
         name = self.policy.name
         is_same = is_source_of(name, self.source, self.target)
@@ -249,7 +249,7 @@ class Replicator:
 
     def _events(self, upto: int | None) -> Iterator[NotificationEvent]:
         position = self.status().event_id or 0
-        # Later events belong to the next pass; else a pass beside a busy source would never end.
+        # Later events belong to the next pass. Otherwise a pass would never end if the source is busy.
         ends = min(self.source.current_event_id(), upto or sys.maxsize)
         while position < ends:
             limit = min(ends - position, self.settings.events_at_once)
@@ -317,7 +317,7 @@ class Replicator:
         mapped = self._records.mapped_txns(self.policy.name)
         target_txn = mapped.get(source_txn)
         if target_txn is None:
-            return  # it was copied before, or wrote into no replicated table
+            return  # the transaction was copied before, or wrote into no replicated table
         for write in self.target.writes_of(target_txn):
             if write.write_id is None or write.database not in self.scope.databases.values():
                 continue
@@ -342,7 +342,7 @@ class Replicator:
         if database is None or self._is_applied(event):
             return
         source = decode_table(event.message["tableObjJson"])
-        # The write ids of a dropped table of this name go on.
+        # A table continues the write ids of a dropped table of the same name.
         last = self._records.last_write_id(database, source.name)
         seen = ValidWriteIdList(f"{database}.{source.name}", last)
         target = self.scope.table(source)
@@ -355,7 +355,8 @@ class Replicator:
         name = self.policy.name
         self._records.restart(name)
         mapped = self._records.mapped_txns(name)
-        # This comes first, so that the log keeps the events after the state that is read next.
+        # The consumer is registered first, so that the log keeps all events after the state that is read
+        # next.
         self._register_consumer()
         self.step("read the source")
         state = self.source.replication_state({*self.scope.databases}, {*mapped})

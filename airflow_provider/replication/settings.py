@@ -14,8 +14,8 @@ class ReplicationSettings:
 
     :param copy: the settings of copies.
     :param lease_seconds: seconds for which another replicator waits after the death of this one.
-    :param patience_seconds: the source's log, its cleans and its archivals no longer wait for the replication
-        after so many seconds without a pass.
+    :param patience_seconds: seconds without a pass after which the source's log, cleans and archivals no
+        longer wait for the replication.
     :param events_at_once: the number of events that are read at once.
     :param events_in_one_transaction: the number of events without data that one database transaction applies.
     :raises InvalidInputError: when a number is not above zero.

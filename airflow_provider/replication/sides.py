@@ -30,9 +30,9 @@ def register_consumer(
 ) -> None:
     """Make the replication a consumer of the source's log, from the log's end on.
 
-    :param patience_seconds: seconds of silence after which the log waits for the replication no longer.
-    :raises InvalidInputError: when both sides are one metastore, which the URL of a server does not tell.
-    :raises UnsupportedByServerError: when the source is a Hive.
+    :param patience_seconds: seconds of silence after which the log no longer waits for the replication.
+    :raises InvalidInputError: when both sides are one metastore; server URLs alone do not show this.
+    :raises UnsupportedByServerError: when the source is a Hive Metastore.
     """
     name = consumer_of(policy)
     try:
@@ -58,9 +58,9 @@ def is_its_own_source(policy: str) -> InvalidInputError:
 def is_source_of(policy: str, source: AnyMetastore, target: AnyMetastore) -> bool:
     """Whether a replication follows a metastore, by this URL or by another one.
 
-    A source may be given by its database and by a server of it. By another URL than before it is the same
-    when its log has the replication as a consumer at the target's position, and has an event of the same time
-    there, if retention has left the event.
+    A source may be given by its database, or by a server of it. A metastore with another URL is the same
+    source if its log has the replication as a consumer at the target's position. Also, the event at that
+    position must have the same time, unless retention has removed the event.
 
     :param target: the target's metastore.
     """

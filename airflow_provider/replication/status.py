@@ -28,12 +28,12 @@ class ReplicationLag:
     :param events: the number of events to apply; None before the bootstrap is done.
     :param transactions: the number of these events that commit a transaction; None when the log has lost some
         of them.
-    :param seconds: the age of the oldest of these events, 0 when there is none; None as ``transactions``.
+    :param seconds: the age of the oldest of these events, 0 when there is none; None like ``transactions``.
     :param bytes_copied: the bytes that the replication has copied since its creation.
     :param bytes_left: the bytes of data files and log files that these transactions have written into the
-        replicated databases; None as ``transactions``, and when they are more than a thousand, or one of
-        their tables cannot be read.
-    :param replicator: the replicator that has the lease; None when nobody has it.
+        replicated databases; None like ``transactions``, and also when there are more than a thousand of
+        these transactions, or one of their tables cannot be read.
+    :param replicator: the replicator that has the lease; None when none has it.
     :param last_error: the error of the last pass; None when the pass succeeded.
     """
 
@@ -113,7 +113,7 @@ def _bytes_left(
     commits: Sequence[NotificationEvent],
     options: Mapping[str, Any] | None,
 ) -> int | None:
-    """The bytes that these transactions have written; None when it cannot be told."""
+    """The bytes that these transactions have written; None when this is unknown."""
     if len(commits) > _MOST_READ:
         return None
     tables: dict[str, HudiTable] = {}

@@ -1,4 +1,4 @@
-"""The data of tables of any kind: copies the data of a moment of the source to the target."""
+"""The data of tables of any kind: it is copied to the target as of a moment of the source."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TableData:
     :param target: the target's metastore.
     :param copier: copies files.
     :param count: called with the number of copied bytes.
-    :param step: called with a name before each step; raises to stop.
+    :param step: called with a name before each step; an error that it raises stops the copy.
     :param patience: see :class:`TableReplication`.
     """
 
@@ -56,11 +56,11 @@ class TableData:
         :param table: the target's version of the table.
         :param seen: the write ids that a reader of that moment sees.
         :param mapped: the target's open transactions by the source's transactions.
-        :raises ReplicationError: when a file is missing at the source; names it.
+        :raises ReplicationError: when a file is missing at the source; the error names it.
         :raises UnsupportedTableError: when the table is a Hudi table that this package does not write.
         """
         if not table.location:
-            return  # a view
+            return  # a view has no data
         source = Storage(self.policy.source_location(table.location), self.policy.source_options)
         target = Storage(table.location, self.policy.target_options)
         if not is_hudi_table(source):
@@ -102,7 +102,7 @@ class TableData:
         message = event.message
         described = str(message.get("tableObjAfterJson") or message["tableObjJson"])
         if decode_write_id(described) != NO_WRITE_ID:
-            return  # the data comes with the commit
+            return  # a transaction made the change, and its data comes with the COMMIT_TXN event
         table = decode_table(described)
         if not table.location or is_hudi_table(Storage(table.location, self.policy.source_options)):
             return
