@@ -1,9 +1,9 @@
 """Lock providers behind one protocol, chosen by configuration.
 
 Begin with ``protocol``, which states the promises of a provider. ``contender`` is the common part of all
-providers, ``lease`` that of the providers whose holder renews a lease. A new provider needs a module, a line
-in ``LOCK_PROVIDERS``, and the tests in ``tests/processes/locks``. Other rooms call ``open_lock`` and
-``default_lock`` only; no other room names a provider's class.
+providers, and ``lease`` the common part of those whose holder renews a lease. A new provider needs a module,
+a line in ``LOCK_PROVIDERS``, and the tests in ``tests/processes/locks``. Other rooms call only ``open_lock``
+and ``default_lock``; no other room names a provider's class.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def _class_of(provider: str) -> type[Contender]:
 def lock_options(provider: str) -> tuple[str, ...]:
     """The names of the options that a provider takes.
 
-    :raises InvalidConnectionError: when the provider is not known; names the known ones.
+    :raises InvalidConnectionError: when the provider is unknown; the error names the known ones.
     """
     options: list[str] = []
     for each in inspect.getmro(_class_of(provider)):
         parameters = inspect.signature(vars(each)["__init__"]).parameters.values()
         options += [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
         if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
-            break  # this class passes no options on to the class that it extends
+            break  # this class passes no options to the class that it extends
     return tuple(options)
 
 
@@ -81,7 +81,8 @@ def agreed_config(
     :param options: a configuration of the same lock, from another source.
     :param config_of: the source of the first, for the error.
     :param options_of: the source of the second, for the error.
-    :raises InvalidConnectionError: when an option has two values; shows no value but the provider's name.
+    :raises InvalidConnectionError: when an option has two values; the error shows no value but the provider's
+        name.
     """
     for name, value in options.items():
         if name in config and config[name] != value:
@@ -119,7 +120,7 @@ def open_lock(config: Mapping[str, Any], storage: Storage) -> LockProvider:
 def default_lock(table: HudiTable) -> LockProvider:
     """Open a contender for the lock that a table's own options name.
 
-    :param table: the table; without such options the lock is the file lock in it.
+    :param table: the table; without such options the lock is the filesystem lock in the table.
     :raises InvalidConnectionError: when an option that the provider needs is missing.
     :raises InvalidInputError: when an option has an invalid value.
     """

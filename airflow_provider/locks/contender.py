@@ -31,7 +31,7 @@ class Contender(ABC):
 
     excludes_hudi = False
 
-    #: What to do after a lock was not acquired in time.
+    #: The remedy in the error for a lock that was not acquired in time.
     _remedy = "raise timeout_seconds, or look for a writer that hangs"
 
     def __init__(self, place: str, timeout_seconds: float, owner: str | None) -> None:
@@ -75,8 +75,8 @@ class Contender(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # The commit log decides whether the work under the lock counts. So a lease that ran out
-        # meanwhile, or a backend that went away, is no reason to fail a caller whose work is done.
+        # The commit log decides whether the work under the lock is valid. So a caller whose work is done does
+        # not fail if its lease has run out meanwhile, or the backend does not answer.
         try:
             self.release()
         except (LockLostError, LockUnavailableError) as failure:

@@ -6,7 +6,7 @@ counter is the fencing token.
 
 Contenders wait in a line of tickets, first come first served. As with the line of the file lock
 (:mod:`~airflow_provider.locks.waiting_line`), a contender that finds a living waiter before itself does not
-try. The line makes the lock fair; the lease row keeps two contenders apart, whatever the line says.
+try. The line makes the lock fair. The lease row alone keeps two contenders apart.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ locks = Table(
     MetaData(),
     Column("lock_key", String(1024), primary_key=True),
     Column("fencing_token", BigInteger, nullable=False),
-    Column("contender", String(32)),  # null: nobody holds it
+    Column("contender", String(32)),  # null when the lock is free
     Column("owner", String(1024)),
     Column("lease_millis", Integer),
     Column("renewed_at", BigInteger),
@@ -73,12 +73,12 @@ waiters = Table(
     Column("shown_at", BigInteger, nullable=False),
 )
 
-# Contenders pass over a waiter that has not renewed its ticket for so long; until then the line waits.
+# A waiter that has not renewed its ticket for so long is skipped; until then the line waits for it.
 _PATIENCE_MILLIS = 2000
 _SHOWN_EVERY_SECONDS = 0.5
-# Its ticket is removed so long after its last sign of life.
+# A ticket is removed when it has not been renewed for so long.
 _ABANDONED_MILLIS = 60_000
-# The next in the line looks so many times per poll interval.
+# The first waiter in the line looks so many times per poll interval.
 _LOOKS = 10
 
 _EXPIRED = current_millis() - locks.c.renewed_at > locks.c.lease_millis
@@ -96,8 +96,8 @@ class DatabaseLockProvider(LeaseLock):
         ``sqlite:////absolute/path.db``.
     :param password: goes into the URL; never shown.
     :param lock_key: name of the lock; the table's location by default.
-    :param connection_timeout_seconds: seconds to wait for a database that is away.
-    :param lease: the options of every :class:`LeaseLock`; the next in line looks ten times per
+    :param connection_timeout_seconds: seconds to wait for a database that does not answer.
+    :param lease: the options of every :class:`LeaseLock`; the first waiter in the line looks ten times per
         ``poll_interval_seconds``.
     :raises InvalidConnectionError: when the URL is missing or cannot work, or its driver is not installed.
     """
@@ -168,7 +168,7 @@ class DatabaseLockProvider(LeaseLock):
         return None if token is None else int(token)
 
     def _is_free(self) -> ColumnElement[bool]:
-        # The row may name this contender already: the answer to an earlier statement was lost.
+        # The row may already name this contender, if the answer to an earlier statement was lost.
         return or_(locks.c.contender.is_(None), locks.c.contender == self._contender, _EXPIRED)
 
     def _before(self) -> list[ColumnElement[bool]]:
@@ -196,7 +196,7 @@ class DatabaseLockProvider(LeaseLock):
                 .values(shown_at=current_millis())
                 .returning(waiters.c.ticket)
             )
-            # None when the ticket was removed, because it was not renewed for so long.
+            # None when the ticket was removed, because it had not been renewed for too long.
             self._ticket = connection.execute(show).scalar_one_or_none()
         if self._ticket is None:
             stand = insert(waiters).values(
@@ -219,7 +219,7 @@ class DatabaseLockProvider(LeaseLock):
         self._ticket = None
 
     def _pause(self, attempt: int) -> float:
-        # The next in the line looks most often, so that the lock is not idle for long.
+        # The first waiter in the line looks most often, so that the lock is not idle for long.
         longest = min(self._poll_interval, self._poll_interval / _LOOKS * max(1, self._ahead))
         return random.uniform(0, longest)  # noqa: S311 - no secret
 
@@ -297,7 +297,7 @@ def _open(url: URL, timeout: float) -> Engine:
             url,
             isolation_level="AUTOCOMMIT",
             hide_parameters=True,
-            # A second connection is needed only while the renewing thread and the holder both ask.
+            # A second connection is needed only while the renewing thread and the holder both use one.
             pool_size=1,
             max_overflow=1,
             pool_timeout=timeout,
@@ -328,7 +328,7 @@ def _prepare(connection: Connection, key: str) -> None:
             try:
                 connection.execute(CreateTable(table, if_not_exists=True))
             except (sqlalchemy_errors.IntegrityError, sqlalchemy_errors.ProgrammingError):
-                # PostgreSQL: IF NOT EXISTS does not help two sessions that create it at once.
+                # In PostgreSQL, IF NOT EXISTS does not help two sessions that create a table at once.
                 if not inspect(connection).has_table(table.name):
                     raise
     insert_if_absent(connection, locks, {"lock_key": key, "fencing_token": 0})

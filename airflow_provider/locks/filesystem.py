@@ -1,18 +1,17 @@
 """RFC-22's lock (concurrency control, option 2): files with ever larger ids.
 
-``.hoodie/locks/lock<N>.acquired`` is created, once, by the contender that takes the lock
-for the Nth time; ``lock<N>.released`` ends that holding, also once: it is a second name of
-the former. Neither ever replaces a file, so that
+The contender that takes the lock for the Nth time creates ``.hoodie/locks/lock<N>.acquired``.
+``lock<N>.released`` ends that holding; it is a second name of the same file. Neither file is ever replaced.
+So
 
-* of two contenders for holding N + 1 one wins;
-* of two reclaimers of an expired holding both may write ``lock<N>.released``, which is
-  one and the same fact, and then they contend for N + 1 like anybody else;
-* a late release by an owner that lost its lease finds ``lock<N>.released`` in place and
-  touches nothing of the next holding.
+* of two contenders for holding N + 1, one wins; * two contenders that reclaim an expired holding may both
+write ``lock<N>.released``, with the same result, and then contend for N + 1 like any other contender; * an
+owner that lost its lease and releases late finds ``lock<N>.released`` in place, and changes no file of the
+next holding.
 
-A holder renews its lease by rewriting ``lock<N>.heartbeat`` from a thread; a holding whose
-heartbeat is older than the lease that it was acquired with is expired. N is the fencing token.
-Contenders wait in a line (:mod:`~airflow_provider.locks.waiting_line`).
+A holder renews its lease by rewriting ``lock<N>.heartbeat`` from a thread. A holding has expired when its
+heartbeat is older than its lease. N is the fencing token. Contenders wait in a line
+(:mod:`~airflow_provider.locks.waiting_line`).
 """
 
 from __future__ import annotations
@@ -32,17 +31,18 @@ from airflow_provider.locks.waiting_line import WaitingLine
 from airflow_provider.table.storage import FileStatus, Storage
 
 LOCKS_FOLDER = ".hoodie/locks"
-# The next in the line looks so many times per poll interval.
+# The first waiter in the line looks so many times per poll interval.
 _LOOKS = 100
 _NAME = re.compile(r"^lock(\d+)\.(acquired|released|heartbeat)$")
 
 
 class FilesystemLockProvider(LeaseLock):
-    """A lock in the table's own storage; needs put-if-absent and nothing else.
+    """A lock in the table's own storage; it needs only put-if-absent.
 
     :param storage: the table's storage.
     :param lease: the options of every :class:`LeaseLock`. ``poll_interval_seconds`` is the longest pause
-        between two listings; in between a waiter looks for one file, the next in line 100 times as often.
+        between two listings. In between a waiter looks for one file; the first waiter in the line does so 100
+        times per interval.
     """
 
     def __init__(self, storage: Storage, **lease: Unpack[LeaseOptions]) -> None:
@@ -58,7 +58,7 @@ class FilesystemLockProvider(LeaseLock):
         try:
             super().acquire(timeout)
         finally:
-            # If the file cannot be deleted, the others pass over it soon, because it is not rewritten.
+            # If the file cannot be deleted, the others soon skip it, because it is not rewritten.
             with contextlib.suppress(OSError):
                 self._line.leave()
 
@@ -83,8 +83,8 @@ class FilesystemLockProvider(LeaseLock):
             return None
         names = list(self._storage.names(LOCKS_FOLDER))
         if max(_acquired(names), default=0) != token:
-            # An old listing made this id look free after its files were deleted; the larger
-            # id is the lock.
+            # This id was used before. Its files are deleted, so an old listing made it look free. A larger id
+            # is the lock.
             self._storage.delete(_path(token, "acquired"))
             return None
         self._line.sweep(files)
@@ -110,8 +110,9 @@ class FilesystemLockProvider(LeaseLock):
                 break  # the next look reports it
 
     def _short_pause(self, ahead: int, passed: float) -> float:
-        # The next in the line looks most often, so that the lock is not idle for long. A pause may be a tenth
-        # of the time waited so far: otherwise many contenders that wait long would only look.
+        # The first waiter in the line looks most often, so that the lock is not idle for long. A pause may be
+        # a tenth of the time waited so far. Otherwise many waiting contenders would load the storage with
+        # looks.
         longest = max(self._poll_interval / _LOOKS * max(1, ahead), passed / 10)
         return random.uniform(0.5, 1) * min(self._poll_interval, longest)  # noqa: S311 - no secret
 
@@ -141,7 +142,7 @@ class FilesystemLockProvider(LeaseLock):
 
     def _give_back(self, token: int) -> bool:
         given_back = self._end(token)
-        with contextlib.suppress(OSError):  # the next holder deletes what is left
+        with contextlib.suppress(OSError):  # the next holder deletes the files that are left
             for name in self._earlier:
                 self._storage.delete(f"{LOCKS_FOLDER}/{name}")
         return given_back
@@ -154,11 +155,12 @@ class FilesystemLockProvider(LeaseLock):
             return False  # a larger id exists
 
     def _lease_of(self, token: int) -> float:
-        # The holder's own lease decides: a contender with a shorter one must not take the lock away.
+        # The holder's own lease decides, because a contender with a shorter lease must not take the lock
+        # away.
         try:
             return float(json.loads(self._storage.read(_path(token, "acquired")))["lease_seconds"])
         except FileNotFoundError:
-            return self._lease  # deleted: a larger id exists, and the next look finds it
+            return self._lease  # the file was deleted, so a larger id exists, and the next look finds it
         except ValueError:
             return self._lease  # a power failure has emptied the file and ended the holder
 
@@ -171,7 +173,7 @@ class _Awaited:
     """The one file by which a waiter learns that its turn may have come.
 
     :param path: path relative to the table.
-    :param gone: whether the waiter waits for the file to disappear; else for it to appear.
+    :param gone: whether the waiter waits for the file to disappear; otherwise it waits for it to appear.
     :param ahead: number of contenders before the waiter, the holder included.
     """
 

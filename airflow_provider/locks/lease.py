@@ -1,6 +1,6 @@
-"""Locks that are leases: the holder keeps one until it releases it, or stops renewing it.
+"""Locks that are leases: the holder keeps the lock until it releases it, or stops renewing the lease.
 
-This module has the rules that all of them share. A subclass knows where the lease is stored.
+This module has the rules that all such locks share. A subclass knows where the lease is stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SILENT_SECONDS = 10.0
 
 
 class LeaseOptions(TypedDict, total=False):
-    """The options that every :class:`LeaseLock` takes, which describes them."""
+    """The options that every :class:`LeaseLock` takes; that class describes them."""
 
     timeout_seconds: float
     lease_seconds: float
@@ -38,8 +38,8 @@ class LeaseOptions(TypedDict, total=False):
 class LeaseLock(Contender):
     """A lock that contenders poll for, and that its holder renews from a thread.
 
-    A subclass answers six questions, each by one look at the backend or one atomic step. Its options are
-    the keyword-only parameters of its constructor, and those here.
+    A subclass implements the abstract methods, each by one look at the backend or one atomic step. Its
+    options are the keyword-only parameters of its constructor, and those here.
 
     :param place: the table's location.
     :param timeout_seconds: seconds that :meth:`acquire` waits by default.
@@ -51,7 +51,7 @@ class LeaseLock(Contender):
     #: The errors that the backend's client raises when the backend cannot be used.
     unusable: tuple[type[Exception], ...] = (OSError,)
 
-    #: For how many seconds a waiting contender tolerates that the backend is away.
+    #: Seconds for which a waiting contender tolerates that the backend does not answer.
     _outage = 0.0
 
     def __init__(
@@ -138,7 +138,7 @@ class LeaseLock(Contender):
             except tenacity.RetryError:
                 raise (attempt.failure or self._timed_out(limit)) from None
         except LockUnavailableError:
-            raise  # the backend keeps the place; it expires, or the next attempt goes on with it
+            raise  # the backend keeps the place in the line until it expires, or the next attempt uses it
         except BaseException:
             self._leave_the_line()
             raise
@@ -167,7 +167,7 @@ class LeaseLock(Contender):
             still_holds = self._holds(self._token)
         except self.unusable:
             return False
-        # This asks again, because the backend's answer may have taken long.
+        # The lease is checked again, because the backend's answer may have taken long.
         return still_holds and self._renewal.in_time()
 
     def holder(self) -> LockHolder | None:
@@ -201,9 +201,9 @@ class LeaseLock(Contender):
 
 
 class _Attempt:
-    """Repeated attempts to take a lock, which remember for how long the backend has been away.
+    """Repeated attempts to take a lock. They remember how long the backend has not answered.
 
-    After ten seconds they log the holder, and when its lease ends.
+    After ten seconds they log the holder and the end of its lease.
     """
 
     def __init__(self, lock: LeaseLock, limit: float) -> None:
@@ -247,8 +247,8 @@ class _Attempt:
 class _Renewal:
     """Renews a lease, three times in its duration, until :meth:`stop` or until the lease is lost.
 
-    :param begun: :func:`time.monotonic` before the request for the lease. Whatever clock the
-        backend has, the lease cannot have begun earlier.
+    :param begun: :func:`time.monotonic` before the request for the lease. The lease cannot have begun
+        earlier, whatever the backend's clock shows.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class _Renewal:
         return time.monotonic() - self._renewed <= self._lease
 
     def stop(self) -> None:
-        """Stop; no renewal is under way any more when this returns."""
+        """Stop, and wait until no renewal is in progress."""
         self._recurring.stop()
 
     def _run(self) -> bool:

@@ -1,9 +1,9 @@
-"""An exclusive table lock in a metastore: ours, or any Hive Metastore.
+"""An exclusive table lock in a metastore: this package's, or any Hive Metastore.
 
 JVM Hudi's ``HiveMetastoreBasedLockProvider`` takes the same lock, EXCLUSIVE on a database's table. So both
-sides exclude each other when they name the same metastore, database and table. The table need not be
-registered there. The metastore serves the first contender first: a waiting contender has a place in its line,
-and keeps it as long as it sends heartbeats.
+exclude each other if they name the same metastore, database and table. The table need not be registered
+there. The metastore serves contenders in the order of their arrival: a waiting contender has a place in the
+line, and keeps it as long as it sends heartbeats.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class MetastoreLockProvider(LeaseLock):
     """A lock by the Hive Metastore's lock API; the fencing token is the lock's id.
 
     :param storage: the table's storage.
-    :param url: ``thrift://host:port[,host2:port2]`` of a server, or the SQLAlchemy URL of a database of
-        ours, ``postgresql+psycopg://user@host/database`` or ``sqlite:////absolute/path.db``.
+    :param url: ``thrift://host:port[,host2:port2]`` of a server, or the SQLAlchemy URL of this package's
+        database, ``postgresql+psycopg://user@host/database`` or ``sqlite:////absolute/path.db``.
     :param password: goes into the URL; never shown.
-    :param database: as ``hoodie.write.lock.hivemetastore.database``.
-    :param table: as ``hoodie.write.lock.hivemetastore.table``; by default the table's name, or its
-        location where there is no table yet.
-    :param connection_timeout_seconds: seconds to wait for a metastore that is away.
+    :param database: the value of ``hoodie.write.lock.hivemetastore.database``.
+    :param table: the value of ``hoodie.write.lock.hivemetastore.table``; by default the table's name, or its
+        location if there is no table yet.
+    :param connection_timeout_seconds: seconds to wait for a metastore that does not answer.
     :param lease: the options of every :class:`LeaseLock`. A contender that has sent no heartbeat for
         ``lease_seconds`` has lost the lock, or its place in the line; it sends three in that time. A Thrift
         server has a timeout of its own, ``hive.txn.timeout``, which must not be shorter: it decides when a
@@ -115,7 +115,7 @@ class MetastoreLockProvider(LeaseLock):
             lock_id = self._waiting
             try:
                 state = self._metastore.check_lock(lock_id)
-            except NoSuchLockError:  # no heartbeat for too long: the contender goes to the end of the line
+            except NoSuchLockError:  # no heartbeat for too long, so the contender goes to the end of the line
                 self._waiting = None
                 return None
         if state is LockState.ACQUIRED:
@@ -180,7 +180,7 @@ class MetastoreLockProvider(LeaseLock):
 
     def _leave_the_line(self) -> None:
         if self._waiting is not None:
-            with suppress(*self.unusable):  # the place times out
+            with suppress(*self.unusable):  # otherwise the place in the line times out
                 self._metastore.unlock(self._waiting)
             self._waiting = None
 

@@ -29,9 +29,9 @@ class LockHolder:
 class LockProvider(Protocol):
     """A table lock: mutual exclusion that makes commits fair and cheap.
 
-    It does not make them safe: any lease can run out while its holder is paused. The commit log makes
-    commits safe. So a provider only has to be honest: there is one holder at a time as far as leases allow,
-    and :meth:`is_held` is false once the lease is lost.
+    A lock does not make commits safe, because any lease can run out while its holder is paused. The commit
+    log makes commits safe. So a provider promises only this: there is one holder at a time as far as leases
+    allow, and :meth:`is_held` is false once the lease is lost.
 
     One object is one contender. It is not re-entrant.
     """

@@ -12,9 +12,9 @@ from collections.abc import Callable
 class Recurring:
     """Calls a function again and again, from a thread of its own, until stopped.
 
-    The thread starts when the first call is due. Most locks and most small commits end before that. To
-    start a thread and to wait for its end takes two turns of the scheduler, which on a busy machine is
-    longer than all the work under a table lock.
+    The thread starts when the first call is due. Most locks and most small commits end before that. Starting
+    a thread and waiting for its end takes two turns of the scheduler. On a busy machine this is longer than
+    all the work under a table lock.
 
     :param call: the function; it returns False to end the repetition.
     :param interval: seconds before each call.
@@ -30,9 +30,9 @@ class Recurring:
         _starter.add(self, time.monotonic() + interval)
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop, and wait until no call is under way.
+        """Stop, and wait until no call is in progress.
 
-        :param timeout: seconds to wait for a call that is under way; None to wait for its end.
+        :param timeout: seconds to wait for a call in progress; None waits for its end.
         """
         self._stopped.set()
         _starter.remove(self)

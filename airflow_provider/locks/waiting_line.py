@@ -1,9 +1,9 @@
 """The line of contenders that wait for a file lock, first come first served.
 
-A waiter is a file ``waiter<N>`` beside the lock's files. Its process rewrites the file as long as it waits.
-A contender that finds a living waiter before itself does not try to take the lock. Without the line, the
-holder that releases the lock would take it again while the others sleep between two looks. The line makes
-the lock fair, not safe: the lock's own put-if-absent keeps two contenders apart, whatever the line says.
+A waiter is a file ``waiter<N>`` in the folder of the lock's files. Its process rewrites the file as long as
+it waits. A contender that finds a living waiter before itself does not try to take the lock. Without the
+line, the holder that releases the lock could take it again while the others sleep between two looks. The line
+makes the lock fair, not safe: only the lock's own put-if-absent keeps two contenders apart.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from airflow_provider.table.storage import FileStatus, Storage
 
 _NAME = re.compile(r"^waiter(\d+)$")
-# Contenders pass over a waiter that has not rewritten its file for so long; until then the line waits.
+# A waiter that has not rewritten its file for so long is skipped; until then the line waits for it.
 _PATIENCE_SECONDS = 2.0
 _SHOWN_EVERY_SECONDS = 0.5
-# Its file is deleted after so long: its process is gone, or was stopped for very long.
+# A waiter's file is deleted after so long, because its process is gone, or has been paused for very long.
 _ABANDONED_SECONDS = 60.0
 
 
@@ -63,7 +63,7 @@ class WaitingLine:
     def now(self) -> float:
         """The time by the storage's clock, which dates heartbeats. Only a contender in the line knows it.
 
-        A contender that went by its own clock, and is ahead, would take the lock from a living holder.
+        A contender whose own clock is ahead would otherwise take the lock from a living holder.
         """
         return time.monotonic() + self._clock_ahead
 
@@ -84,7 +84,7 @@ class WaitingLine:
             self._place = None
 
     def sweep(self, files: Iterable[FileStatus]) -> None:
-        """Delete the files of waiters that are gone. Only a contender in the line does it.
+        """Delete the files of waiters that are gone. Only a contender in the line calls this.
 
         :param files: the folder's files.
         """
@@ -103,7 +103,7 @@ class WaitingLine:
                 try:
                     found.append(str(json.loads(self._storage.read(self._path(place)))["owner"]))
                 except (FileNotFoundError, ValueError):
-                    continue  # it has left, or a power failure has emptied its file
+                    continue  # the waiter has left, or a power failure has emptied its file
         return found
 
     def _path(self, place: int) -> str:

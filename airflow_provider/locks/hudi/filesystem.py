@@ -1,4 +1,5 @@
-"""The lock file of Hudi's ``FileSystemBasedLockProvider``, so that the JVM and ours exclude each other.
+"""The lock file of Hudi's ``FileSystemBasedLockProvider``: JVM writers and writers of this package exclude
+each other.
 
 The contender that creates the file ``lock``, in ``.hoodie`` or in the folder
 ``hoodie.write.lock.filesystem.path``, holds the lock; it deletes the file to release the lock. A JVM never
@@ -8,7 +9,8 @@ after how many minutes a file belongs to a dead holder. This provider renews its
 Hudi's provider has two gaps. On a local file system the JVM checks for the file and creates it in two steps,
 so that it may replace a file that this provider has created in between. And after a release the JVM deletes
 the file once more, even if another contender holds the lock by then (``FileSystemBasedLockProvider.close``).
-So this provider checks its file again a moment after it has created it; later a lost file is a lost lock.
+So this provider checks its file again a moment after it has created it. If the file is lost later, the lock
+is lost.
 """
 
 from __future__ import annotations
@@ -54,13 +56,14 @@ class _File:
 class HudiFilesystemLockProvider(LeaseLock):
     """A lock that the JVM's ``FileSystemBasedLockProvider`` shares; for local and mounted file systems.
 
-    Fencing tokens are times in milliseconds, because the file does not outlive its holder and keeps no count.
+    Fencing tokens are times in milliseconds, because the file is deleted after each holding and keeps no
+    count.
 
     :param storage: the table's storage.
-    :param path: the folder of the lock's file, absolute; the table's ``.hoodie`` when None. As
+    :param path: the folder of the lock's file, absolute; the table's ``.hoodie`` when None. It equals
         ``hoodie.write.lock.filesystem.path``.
-    :param expire_seconds: a JVM's file that is older is a dead holder's; None when it never is. As
-        ``hoodie.write.lock.filesystem.expire`` of all writers.
+    :param expire_seconds: seconds after which a JVM's file belongs to a dead holder; None when it never does.
+        It equals ``hoodie.write.lock.filesystem.expire`` of all writers.
     :param lease: the options of every :class:`LeaseLock`.
     :raises InvalidConnectionError: when the lease is longer than the time after which the JVM takes the lock
         away, or the table is on an object store, where Hudi's provider does not work either.
@@ -143,7 +146,7 @@ class HudiFilesystemLockProvider(LeaseLock):
         if "contender" in fields:
             ours = str(fields["lockThreadName"]), str(fields["contender"]), int(fields["fencingToken"])
             return _File(*ours, age, float(fields["leaseSeconds"]))
-        # An empty file: a JVM has just created it.
+        # If the file is empty, a JVM has just created it.
         thread = fields.get("lockThreadName")
         owner = f"another Hudi writer (thread {thread})" if thread else "another Hudi writer"
         return _File(owner, "", 0, age, self._expire)

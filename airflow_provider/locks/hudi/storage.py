@@ -5,11 +5,11 @@ The object ``.hoodie/.locks/table_lock.json`` is created by ``If-None-Match: *``
 contenders, the JVM's among them, exactly one gets its change in. It stays when the lock is released.
 
 Its fields are those of Hudi's ``StorageLockData``: ``expired``, ``validUntil`` in milliseconds since the
-epoch, and ``owner``. Hudi's reader ignores further fields, and a holder of ours adds some. Our contenders
-compare its ``leaseSeconds`` with the object's age by the store's clock: the ``Date`` of an answer less the
-object's ``Last-Modified``, in whole seconds. A JVM writes only the end of its lease, by its own clock, which
-may be half a second away from others (``CLOCK_DRIFT_BUFFER_MS``). It judges all holders in this way, so
-clocks have to agree within that time.
+epoch, and ``owner``. Hudi's reader ignores further fields, and a holder of this package adds some. Contenders
+of this package compare ``leaseSeconds`` with the object's age by the store's clock: the ``Date`` of an answer
+less the object's ``Last-Modified``, in whole seconds. A JVM writes only the end of its lease, by its own
+clock, and judges all holders by its own clock. It tolerates half a second of difference
+(``CLOCK_DRIFT_BUFFER_MS``), so all clocks have to agree within that time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from airflow_provider.locks.protocol import LockHolder
 from airflow_provider.table.storage import Storage
 
 LOCK_PATH = ".hoodie/.locks/table_lock.json"
-# Last-Modified and Date are truncated to whole seconds: the true age may be one second less.
+# Last-Modified and Date are truncated to whole seconds, so the true age may be up to one second less.
 _GRAIN_SECONDS = 1.0
 _CLOCKS_APART_SECONDS = 0.5
 
@@ -38,9 +38,9 @@ class _Holding:
     """The content of the lock object.
 
     :param valid_until: the end of the lease, in seconds since the epoch.
-    :param contender: empty when the holder is another Hudi writer.
-    :param lease_seconds: the lease of a holder of ours.
-    :param fencing_token: the token of a holder of ours.
+    :param contender: the holder's id; empty when the holder is another Hudi writer.
+    :param lease_seconds: the lease of a holder of this package.
+    :param fencing_token: the token of a holder of this package.
     """
 
     owner: str
@@ -67,8 +67,8 @@ class _Holding:
             "contender": self.contender,
             "leaseSeconds": self.lease_seconds,
             "fencingToken": self.fencing_token,
-            # Each write has a new revision. Without it a renewal might leave the content, and so the ETag,
-            # unchanged, and a contender's If-Match could take a lease just renewed.
+            # Each write has a new revision. Without it a renewal might not change the content and the ETag,
+            # and a contender's If-Match could take over a lease that was just renewed.
             "revision": uuid.uuid4().hex,
         }
         return json.dumps(fields).encode()
@@ -92,13 +92,13 @@ class _Seen:
 
 
 class StorageLockProvider(LeaseLock):
-    """A lock beside the table, on an object store of the S3 protocol, that the JVM's Hudi shares.
+    """A lock in the table's folder, on an object store with the S3 protocol, that the JVM's Hudi shares.
 
-    Fencing tokens count the holdings; after a holding of another Hudi, which keeps no count, the token is
-    the time in milliseconds.
+    Fencing tokens count the holdings. After a holding of another Hudi writer, which keeps no count, the token
+    is the time in milliseconds.
 
     :param storage: the table's storage; the lock uses its credentials and endpoint.
-    :param connection_timeout_seconds: seconds to wait for a store that is away.
+    :param connection_timeout_seconds: seconds to wait for a store that does not answer.
     :param lease: the options of every :class:`LeaseLock`; ``poll_interval_seconds`` is 0.5 by default,
         because each look is a request that the store may charge for.
     :raises InvalidConnectionError: when the table is on another kind of storage, or s3fs is not installed.
@@ -130,7 +130,7 @@ class StorageLockProvider(LeaseLock):
     def _try_acquire(self) -> int | None:
         self._store.check_conditions()
         seen = self._read()
-        # The object may name this contender already: the answer to an earlier write was lost.
+        # The object may already name this contender, if the answer to an earlier write was lost.
         if seen is not None and not seen.is_free and seen.holding.contender != self._contender:
             return None
         token = _next_token(seen.holding if seen else None)
@@ -151,7 +151,8 @@ class StorageLockProvider(LeaseLock):
     def _rewrite(self, token: int, *, released: bool) -> bool:
         if self._write(token, released=released, if_match=self._etag):
             return True
-        # Refused: another contender holds the lock, or an earlier answer was lost and the ETag is our own.
+        # The write was refused: another contender holds the lock, or the ETag is of this contender's own
+        # earlier write, whose answer was lost.
         seen = self._read()
         if seen is None or not self._is_own(seen.holding, token):
             return False

@@ -1,11 +1,11 @@
 """A lock in ZooKeeper, by the recipe and the names of Curator's InterProcessMutex.
 
-The contenders' nodes are ephemeral and sequential, ``<base_path>/<lock_key>/<uuid>-lock-<sequence>``.
-The contender with the first node holds the lock; each other contender watches the node before its
-own. Curator sorts the children of the lock's node by the part after ``lock-``
-(StandardLockInternalsDriver). So a JVM Hudi with ``hoodie.write.lock.zookeeper.base_path`` and
-``.lock_key`` and this provider exclude each other. A node lives as long as its session, which its
-pings keep alive. So there is no lease to renew, and an expired session is a lost lock.
+The contenders' nodes are ephemeral and sequential, ``<base_path>/<lock_key>/<uuid>-lock-<sequence>``. The
+contender with the first node holds the lock; each other contender watches the node before its own. Curator
+sorts the children of the lock's node by the part after ``lock-`` (StandardLockInternalsDriver). So this
+provider and a JVM Hudi with the same ``hoodie.write.lock.zookeeper.base_path`` and ``.lock_key`` exclude each
+other. A node lives as long as its session, and pings keep the session alive. So there is no lease to renew,
+and a contender whose session expires has lost the lock.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from airflow_provider.locks.zookeeper.session import (
 )
 from airflow_provider.table.storage import Storage
 
-# A contender waits so long for a session, even if it does not want to wait for the lock.
+# A contender waits so long for a session, even if its timeout for the lock is shorter.
 _CONNECT_SECONDS = 2.0
 # A waiting contender looks at the clock and at its connection once in this time.
 _LOOK_SECONDS = 0.5
@@ -69,15 +69,15 @@ class ZookeeperLockProvider(Contender):
     :param storage: the table's storage.
     :param hosts: ``host:port,host:port``, with a chroot after the last one if there is one.
     :param base_path: the node under which all locks are.
-    :param lock_key: the lock's name under it; by default the table's name, as in JVM Hudi, or
-        its location before the table exists.
+    :param lock_key: the lock's name under that node; by default the table's name, as in JVM Hudi, or its
+        location before the table exists.
     :param timeout_seconds: seconds that :meth:`acquire` waits by default.
     :param lease_seconds: the session's timeout: a holder that is silent for so long has lost the
         lock. The servers raise or lower it to the range that they allow.
     :param connection_timeout_seconds: seconds after which an ensemble counts as unreachable.
     :param authentication: ``none``, ``digest`` or ``sasl`` (DIGEST-MD5).
-    :param username: for authentication.
-    :param password: for authentication; never shown.
+    :param username: the name for authentication.
+    :param password: the password for authentication; never shown.
     :param acl: ``open``, Curator's default, or ``creator``, which admits only the same user.
     :param tls: ``off``, ``on``, or ``unverified``.
     :param tls_ca: PEM file of the authorities; the system's by default.
@@ -242,8 +242,8 @@ class ZookeeperLockProvider(Contender):
         if limit > 0:
             watch = (lock, time.monotonic() + limit, self._settings.connection_timeout, done)
             threading.Thread(target=_watch_the_clock, args=watch, daemon=True).start()
-        # NoNodeError: the servers removed the empty container that Curator made of the lock's
-        # node, between kazoo's looking for it and its creating a node there.
+        # NoNodeError: Curator makes the lock's node a container, and the servers remove empty containers.
+        # They removed it after kazoo had found it, and before kazoo created a node in it.
         again = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(NoNodeError),
             stop=tenacity.stop_after_attempt(5),
@@ -299,7 +299,7 @@ class ZookeeperLockProvider(Contender):
             self._closer()
 
     def _ask(self, request: Callable[[KazooClient], Any]) -> Any:
-        """Ask the servers, and repeat the request while the session moves from one server to another."""
+        """Send a request, and repeat it while the session moves from one server to another."""
         session = self._session
         if session is None:
             raise ZookeeperUnreachableError("the session was given up")
@@ -337,7 +337,7 @@ class ZookeeperLockProvider(Contender):
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Whether the session is on its way to another server, or to a new session."""
+    """Whether an error ends once the client has another server or a new session."""
     return isinstance(error, ConnectionLoss | SessionExpiredError | OperationTimeoutError) and not isinstance(
         error, ConnectionClosedError
     )
@@ -346,8 +346,8 @@ def _is_passing(error: BaseException) -> bool:
 def _watch_the_clock(lock: Lock, deadline: float, patience: float, done: threading.Event) -> None:
     """End a wait for the lock at its deadline.
 
-    Kazoo's own timeout starts again with each contender that leaves, and its calls wait for a server as long
-    as the session could last.
+    Kazoo's own timeout starts again each time that a contender leaves the queue. Also, its calls wait for a
+    server as long as the session could last.
     """
     session: KazooClient = lock.client
     connected = time.monotonic()

@@ -46,7 +46,7 @@ class ZookeeperSettings:
     :param session_timeout: seconds; the servers may raise or lower it to the range that they allow.
     :param connection_timeout: seconds after which an ensemble counts as unreachable.
     :param authentication: ``none``; ``digest``, ZooKeeper's own scheme; ``sasl``, DIGEST-MD5.
-    :param acl: ``open``, every client may change the nodes, as Curator's default; or ``creator``.
+    :param acl: ``open``: every client may change the nodes, which is Curator's default; or ``creator``.
     :param tls: ``off``; ``on``, with the servers' certificates and host names verified; ``unverified``.
     :param tls_ca: PEM file of the authorities; the system's when None.
     :param tls_certificate: PEM file of the client's certificate, where servers ask for one.
@@ -117,7 +117,7 @@ def open_session(settings: ZookeeperSettings, limit: float) -> KazooClient:
         hosts=settings.hosts,
         timeout=settings.session_timeout,
         handler=handler,
-        # After so long without a server the session has expired, and calls must fail and not wait.
+        # After so long without a server the session has expired, and calls must fail instead of waiting.
         connection_retry=KazooRetry(
             max_tries=-1,
             delay=0.05,
@@ -158,7 +158,7 @@ def was_refused(client: KazooClient) -> bool:
 
 
 def close_session(client: KazooClient) -> None:
-    """End a session, and with it its nodes, in the background, because the servers may be away."""
+    """End a session and its nodes, in the background, because the servers may not answer."""
 
     def close() -> None:
         with suppress(KazooException, OSError):
@@ -180,7 +180,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return super().create_connection(*args, **kwargs)
 
     def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
-        # Kazoo watches two sockets only between two answers; there the session's pings find a silent one.
+        # Kazoo watches two sockets only while it waits for no answer. Then the session's pings find a silent
+        # server.
         timeout = min(timeout, self._timeout) if len(reads) < 2 else timeout
         return super().select(reads, writes, errors, timeout)
 
