@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -26,6 +27,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FromBot
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     put_in_order(items)
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector passes over what all tests import: it takes a twentieth of the time otherwise."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
