@@ -59,7 +59,7 @@ def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
         if archived is None:
             raise NoSuchInstantError(
                 f"table {table.location}: instant {requested_time} is neither on the active timeline nor on "
-                "the archived one; it was rolled back, or never was",
+                "the archived one; it was rolled back, or never existed",
                 instant=requested_time,
             )
         instant, done = archived.instant, archived.metadata

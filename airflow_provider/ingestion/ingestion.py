@@ -414,8 +414,8 @@ class Ingestion:
             if came[partition] != count:
                 raise CommitError(
                     f"table {self._table.location}: partition {partition!r} had {count} rows when the source "
-                    f"was looked at and {came[partition]} when it was written: it changed meanwhile, or "
-                    "gives other rows every time; let it come to rest, or materialise it, and try again",
+                    f"was first read, and {came[partition]} when it was written: the source has changed, or "
+                    "returns other rows at each read; write it when it no longer changes, or materialise it",
                     partition=partition,
                 )
 

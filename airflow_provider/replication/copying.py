@@ -111,9 +111,9 @@ class Copier:
             copied = copy_file(source, target, path, checksum=self.settings.checksum, throttle=throttle)
         except FileNotFoundError:
             raise ReplicationError(
-                f"{source.url(path)} is gone before it was replicated: a clean of the source has waited "
-                "for the replication no longer, or somebody has deleted it; bring it back, or bootstrap "
-                "the replication again (table-services replicate --bootstrap)",
+                f"{source.url(path)} was deleted before it was replicated, by a clean of the source "
+                "that no longer waited for the replication, or by a user; restore it, or bootstrap the "
+                "replication again (table-services replicate --bootstrap)",
                 path=source.url(path),
             ) from None
         if size and copied != size:

@@ -162,8 +162,8 @@ def promote(
     known = records.replication(policy.name)
     if known.event_id is None:
         raise InvalidInputError(
-            f"replication {policy.name!r} has not done its bootstrap: the target has no state that the "
-            "source had",
+            f"replication {policy.name!r} has not finished its bootstrap, so the target has no complete "
+            "state of the source",
             policy=policy.name,
         )
     if source is not None:
@@ -259,8 +259,7 @@ def follow_after_promotion(
 def _end_open(
     policy: ReplicationPolicy, source: AnyMetastore, deadline: float, abort_open: bool
 ) -> tuple[int, ...]:
-    """Wait for the end of the transactions that write into the databases. No transaction gets new write
-    ids."""
+    """Wait for the end of the transactions that write into the databases. These give no more write ids."""
     aborted: list[int] = []
     while opened := source.replication_target().open_writers(policy.scope.databases):
         if time.monotonic() < deadline:

@@ -404,7 +404,7 @@ class Replicator:
                 try:
                     self._records.keep_lease(name, self.owner, seconds)
                 except ReplicationLeaseError as lost:
-                    log.warning("%s; both go on, which costs time and no harm", lost)
+                    log.warning("%s; both continue, which costs time but does no harm", lost)
                 except TableServiceError as error:
                     log.warning("the lease of replication %s was not renewed: %s", name, error)
 

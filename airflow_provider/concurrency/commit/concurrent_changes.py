@@ -243,8 +243,8 @@ class Moment:
         entries = list(itertools.takewhile(self._is_known, later))
         if base.sequence + len(entries) < self.sequence:
             raise InstantRolledBackError(
-                f"table {self._storage.root}: what is based on entry {base.sequence} of the commit log stood "
-                "still while the log went on and was trimmed past it; run it again"
+                f"table {self._storage.root}: a process based on entry {base.sequence} of the commit log was "
+                "paused until the log was trimmed past that entry; run it again"
             )
         foreign: list[LogEntry] = []
         if base._timeline is not None:

@@ -305,7 +305,7 @@ def _put(storage: Storage, instant: Instant, content: bytes) -> None:
 def _look_again(storage: Storage, path: str, instant: str) -> None:
     """Delete a file that came too late, because its instant has left the timeline."""
     if fate_of(storage, CommitLog(storage), instant) not in (None, Fate.COMPLETED):
-        log.info("table %s: %s came too late, and goes again", storage.root, path)
+        log.info("table %s: %s came too late, and is deleted", storage.root, path)
         storage.delete(path)
 
 

@@ -112,7 +112,7 @@ def _log(storage: Storage, indexes: tuple[IndexState, ...], timeline: Timeline, 
         indexes, lambda: change, lambda: FileSystemView(storage, timeline)
     )
     publish_staged(storage, instant.requested_time, instant.completion_time or "")
-    log.info("table %s: logged %s to its indexes, whose writer did not", storage.root, instant)
+    log.info("table %s: logged %s to its indexes, because its writer did not", storage.root, instant)
     return instant
 
 
@@ -183,6 +183,6 @@ def _log_to(storage: Storage, indexes: Sequence[IndexState], timeline: Timeline,
             )
         write_records(metadata_table, index, instant.requested_time, of_partition)
     if records:
-        told = "table %s: logged %s to %s, which its writer did not"
+        told = "table %s: logged %s to %s, because its writer did not"
         log.info(told, storage.root, instant, ", ".join(sorted(records)))
     return bool(records)

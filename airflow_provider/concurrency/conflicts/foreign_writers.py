@@ -191,7 +191,7 @@ def compacted(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
 def unfinished_write(storage: Storage, timeline: Timeline) -> Instant | None:
     """A pending write of another Hudi writer that keeps no heartbeat.
 
-    That writer has died, or it cleans up eagerly, and so assumes to be the only writer. It rolls the write
+    That writer has died, or it cleans up eagerly, and so assumes that it is alone. It rolls the write
     back when it begins its next one. If a later write has completed by then, the rollback fails for good.
 
     :param storage: the table's storage.

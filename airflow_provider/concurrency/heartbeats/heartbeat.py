@@ -118,7 +118,7 @@ def _observed(storage: Storage, folder: str, now: float) -> dict[str, ObservedHe
 
 
 def observe_above(storage: Storage, priority: int) -> dict[str, ObservedHeartbeat]:
-    """The heartbeats of writers above a priority, by instant; the other heartbeat files are not looked at.
+    """The heartbeats of writers above a priority, by instant. The times of the other beats are not read.
 
     :param storage: the table's storage.
     :param priority: the caller's priority.

@@ -107,7 +107,7 @@ def check_made(location: str, index: IndexState) -> None:
             index=index.partition,
         )
     raise WriteConflictError(
-        f"table {location}: another Hudi writer begins to build the index {index.partition} in this moment; "
+        f"table {location}: another Hudi writer is just beginning to build the index {index.partition}; "
         "run the write again",
         index=index.partition,
     )

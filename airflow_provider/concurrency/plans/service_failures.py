@@ -133,8 +133,8 @@ def stopping_itself(
             metrics.count("services_stopped", table=table.location, service=service)
             raise ServiceStoppedError(
                 f"table {table.location}: {service} has failed {len(told)} times in a row, last at "
-                f"{told[-1].at} ({told[-1].reason}), and has stopped; it goes on when its input, "
-                f"{told[-1].input}, is another, {_HOW_TO_CLEAR.format(service=service)}",
+                f"{told[-1].at} ({told[-1].reason}), and has stopped; it resumes when its input, "
+                f"{told[-1].input}, has changed, {_HOW_TO_CLEAR.format(service=service)}",
                 failures=len(told),
                 service=str(service),
             )
@@ -200,7 +200,7 @@ def check_not_stopped(table: HudiTable, most: int | None) -> None:
         metrics.count("services_stopped", table=table.location, service=Service.CLUSTERING)
         raise ServiceStoppedError(
             f"table {table.location}: clustering has failed {len(found)} times in a row, last instant "
-            f"{last.rolls_back} ({last.reason or 'no reason known'}), and has stopped; it goes on when a "
+            f"{last.rolls_back} ({last.reason or 'no reason known'}), and has stopped; it resumes when a "
             f"commit has changed its file groups, {_HOW_TO_CLEAR.format(service=Service.CLUSTERING)}",
             failures=len(found),
             service=str(Service.CLUSTERING),
@@ -223,7 +223,7 @@ def _keep(storage: Storage, service: Service, error: Exception, given: str) -> N
     try:
         storage.put(f"{_folder(service)}/{name}", json.dumps(asdict(failure)).encode())
     except OSError as not_kept:  # the storage may be what failed
-        log.warning("table %s: that %s failed could not be kept: %s", storage.root, service, not_kept)
+        log.warning("table %s: the failure of %s could not be recorded: %s", storage.root, service, not_kept)
 
 
 def _text(input_of: Callable[[], str]) -> str:

@@ -98,7 +98,7 @@ def recover_transactions(
             except (TableServiceError, OSError) as error:
                 # The next writer settles it. No reader with a snapshot sees the writes of an aborted
                 # transaction.
-                told = "transaction %d has ended, and not yet in %s: %s"
+                told = "transaction %d has ended, but its end has not reached table %s: %s"
                 log.warning(told, each.txn_id, write.location, error)
     return recovered
 

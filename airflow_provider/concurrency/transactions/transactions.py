@@ -120,7 +120,7 @@ def settle_transactions(metastore: AnyMetastore, table: HudiTable) -> None:
         except NoSuchTransactionError:
             continue  # the transaction is of another metastore
         if table.location not in _locations(writes):
-            continue  # here too
+            continue  # the transaction is of another metastore
         if state is TxnState.COMMITTED:
             _release(table, txn_id)
         elif state is TxnState.ABORTED:
@@ -200,7 +200,8 @@ def _partitions_written(table: HudiTable, write: TableWriteInfo) -> list[str]:
     told = f"transaction {write.txn_id} cannot be committed: table {write.database}.{write.table}"
     if write.instant is None:
         raise CommitError(
-            f"{told} was to be written in it and was not; run that write again, or abort the transaction",
+            f"{told} has a write id in it, but was not written; run the write again, or abort the "
+            "transaction",
             txn_id=write.txn_id,
         )
     if not is_completed(table, write.instant):

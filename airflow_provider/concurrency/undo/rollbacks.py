@@ -56,7 +56,7 @@ def rollback(
     heartbeat = observe(storage).get(instant)
     if found is None and heartbeat is None:
         raise NoSuchInstantError(
-            f"table {storage.root}: no pending instant {instant}; it was rolled back or never was",
+            f"table {storage.root}: no pending instant {instant}; it was rolled back, or never existed",
             instant=instant,
         )
     fate = fate_of(storage, commit_log, instant)
@@ -67,7 +67,7 @@ def rollback(
         )
     if found is not None and found.action is Action.CLEAN:
         raise TableError(
-            f"table {storage.root}: clean {instant} has deleted files, perhaps, and cannot be undone; clean "
+            f"table {storage.root}: clean {instant} may have deleted files, and cannot be undone; clean "
             "the table to finish it",
             instant=instant,
         )

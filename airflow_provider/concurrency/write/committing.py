@@ -279,9 +279,9 @@ class Committing:
         for later in overtaking:
             if common := told & self._written_by(timeline, later):
                 raise WriteConflictError(
-                    f"{self._write} tells the statistics of partition {min(common)!r} anew, because a column "
-                    f"was added or became wider, and {later}, which was requested later, was faster; run the "
-                    "write again",
+                    f"{self._write} recomputes the statistics of partition {min(common)!r}, because a column "
+                    f"was added or became wider, but {later}, which was requested later, has completed "
+                    "first; run the write again",
                     instant=self._write.instant,
                     conflicting_instant=later.requested_time,
                 )

@@ -6,9 +6,9 @@ have added, in the partitions where both added keys. It compares key ranges and 
 reads the key column of its own files, and of those files of the concurrent commits that may have one of the
 keys. It reads no other file of the table.
 
-A table with a record index has one record per key, across all partitions. There the upsert reads the keys
-that the commits since have added from the index's log files, and no data file of theirs. If the index itself
-became complete since the base, the upsert looks up all its keys in the index.
+A table with a record index has one record per key, across all partitions. There the upsert reads
+from the index's log files which keys the commits since have added, and reads no data file of theirs. If the
+index itself became complete since the base, the upsert looks up all its keys in the index.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def invisible_commits(storage: Storage, timeline: Timeline, valid_write_ids: Val
         if not valid_write_ids.is_valid(write_id) and not valid_write_ids.is_aborted(write_id):
             raise SnapshotUnavailableError(
                 f"table {storage.root}: the commit of write id {write_id}, which this snapshot does not see, "
-                "was archived since, and can be told apart no longer; read with a new snapshot",
+                "was archived since, and can no longer be left out; read with a new snapshot",
                 write_id=write_id,
             )
     hidden: list[Effect] = []
@@ -198,9 +198,9 @@ def invisible_commits(storage: Storage, timeline: Timeline, valid_write_ids: Val
             below = next(each for each in hidden if effect.rests_on(each))
             commit = effect.instant.requested_time
             raise SnapshotUnavailableError(
-                f"table {storage.root}: commit {commit} is seen and was merged on commit "
-                f"{below.instant.requested_time} of transaction {below.txn_id}, which is not; read with a "
-                f"new snapshot once transaction {below.txn_id} has ended",
+                f"table {storage.root}: commit {commit} is visible, but was merged on commit "
+                f"{below.instant.requested_time} of transaction {below.txn_id}, which is not visible; read "
+                f"with a new snapshot once transaction {below.txn_id} has ended",
                 instant=commit,
                 resting_on=below.instant.requested_time,
             )

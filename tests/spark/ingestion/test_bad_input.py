@@ -101,6 +101,6 @@ def test_rows_that_are_others_every_time_are_not_written(table: SparkLakeTable, 
 
     one = table.spark.createDataFrame(pa.Table.from_pylist([GOOD], SCHEMA)).coalesce(1)
     frame = one.mapInArrow(growing, one.schema)
-    with pytest.raises(CommitError, match="gives other rows every time"):
+    with pytest.raises(CommitError, match="returns other rows at each read"):
         ingest(table.spark, IngestJob.of(table.location), dataframe=frame)
     table.check(before)

@@ -246,7 +246,7 @@ class TestFailures:
         ):
             raise OSError("no space left")
         with (
-            pytest.raises(ServiceStoppedError, match="its input, what cannot be read, is another"),
+            pytest.raises(ServiceStoppedError, match="its input, what cannot be read, has changed"),
             stopping_itself(table, Service.ARCHIVAL, unreadable, 1),
         ):
             pass

@@ -396,7 +396,7 @@ class TestEnd:
         table = lake.tables["trips"]
         writer = begin_write(table, operation="INSERT", open_txn=txn_id)
         writer.plan([FileGroupId("city=sf", "new-0")])
-        with pytest.raises(CommitError, match=r"lake\.trips was to be written in it and was not"):
+        with pytest.raises(CommitError, match=r"lake\.trips has a write id in it, but was not written"):
             lake.commit(txn_id)
         lake.abort(txn_id)
         lake.check_nothing_is_left()

@@ -75,7 +75,7 @@ class Run:
 
     def _end(self, txn_id: int, kind: str) -> None:
         if kind == "commit" and {table for writer, table in self.refused if writer == txn_id}:
-            with pytest.raises(CommitError, match="was to be written in it and was not"):
+            with pytest.raises(CommitError, match="has a write id in it, but was not written"):
                 self.lake.commit(txn_id)
             kind = "abort"
         end = self.lake.commit if kind == "commit" else self.lake.abort

@@ -168,7 +168,7 @@ def test_what_has_completed_or_is_for_anybody_or_is_not_there_is_not_rolled_back
         rollback(table, plan)
     clean = Instant(FAR_AHEAD, Action.CLEAN, State.REQUESTED)
     table.storage.put(instant_path(clean), b"")
-    with pytest.raises(TableError, match=f"clean {FAR_AHEAD} has deleted files, perhaps"):
+    with pytest.raises(TableError, match=f"clean {FAR_AHEAD} may have deleted files"):
         rollback(table, FAR_AHEAD)
 
 
