@@ -35,7 +35,7 @@ def timeline(name: TableArgument, as_json: AsJson = False, last: int = 20) -> No
         }
         for bar in report_timeline(TableHistory(opened_table(name)), last, with_rows=False)
     ]
-    show(rows, as_json)
+    show_grouped(rows, "who", as_json, nothing="(unknown)", titled=True)
 
 
 def show_(

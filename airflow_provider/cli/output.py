@@ -51,24 +51,43 @@ def show(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     console.print(shown)
 
 
-def show_grouped(rows: Sequence[Mapping[str, Any]], by: str, as_json: bool) -> None:
+def show_grouped(
+    rows: Sequence[Mapping[str, Any]],
+    by: str,
+    as_json: bool,
+    *,
+    nothing: str = "(no partition)",
+    titled: bool = False,
+) -> None:
     """Print rows below a heading for each value of a column, so that a row has one line of 100 characters.
 
     :param rows: one mapping a row, those of one group beside each other; what may be long comes last.
     :param by: the column.
     :param as_json: as a JSON array.
+    :param nothing: the heading where the column is empty.
+    :param titled: whether the names of the columns stand above all of them; where the window is too narrow for
+        that, :func:`show` prints the rows.
     """
     if as_json or not rows:
         show(rows, as_json)
         return
+    names = [name for name in rows[0] if name != by]
+    widths = {name: max(len(name), *(len(_text(row[name])) for row in rows)) for name in names}
+    if titled:
+        if sum(width + 2 for width in widths.values()) + 2 > console.width:
+            show(rows, as_json)
+            return
+        titles = "  ".join(name.ljust(widths[name]) for name in names)
+        console.print(f"  [italic]{titles.rstrip()}[/]")
     for heading, group in groupby(rows, lambda row: row[by]):
         shown = Table.grid(padding=(0, 2), pad_edge=True)
-        columns = [name for name in rows[0] if name != by]
-        for name in columns:
-            shown.add_column(name, overflow="fold", no_wrap=console.width >= 100 and name != columns[-1])
+        for name in names:
+            whole = titled or (console.width >= 100 and name != names[-1])
+            least = widths[name] if titled else None
+            shown.add_column(name, overflow="fold", no_wrap=whole, min_width=least)
         for row in group:
-            shown.add_row(*(_text(row[name]) for name in columns))
-        console.print(f"[bold]{_text(heading) or '(no partition)'}[/]")
+            shown.add_row(*(_text(row[name]) for name in names))
+        console.print(f"[bold]{escape(_text(heading)) or nothing}[/]")
         console.print(shown)
 
 

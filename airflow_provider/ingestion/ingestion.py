@@ -103,8 +103,9 @@ class Ingestion:
             [*plan.file_groups, *replaced], plan.new_in, appended=plan.appended, looked_in=self._looked_in
         )
         log.info(
-            "instant %s: %d rows of %d partitions go to %d file groups, %d of them new; planned in %.1f s",
-            *(writer.instant, sum(self._rows.counts.values()), len(self._rows.counts), len(plan.targets)),
+            "instant %s: %s rows of %d partitions go to %d file groups, %d of them new; planned in %.1f s",
+            *(writer.instant, f"{sum(self._rows.counts.values()):,}"),
+            *(len(self._rows.counts), len(plan.targets)),
             *(len(plan.targets) - len(plan.file_groups), time.monotonic() - began),
         )
         self._write(self._rows, plan)
@@ -223,9 +224,10 @@ class Ingestion:
             plan_tagged(plan, job, counts, found, row_bytes, written=written, closed=closed, logs=logs)
         if plan.not_filled:
             log.info(
-                "instant %s: too few new rows to rewrite %d small files of %d bytes: they go into files of "
+                "instant %s: too few new rows to rewrite %d small files of %s bytes: they go into files of "
                 "their own, which a clustering packs; a small_file_limit fills the small files all the same",
-                *(self.writer.instant, len(plan.not_filled), sum(each.size for each in plan.not_filled)),
+                *(self.writer.instant, len(plan.not_filled)),
+                f"{sum(each.size for each in plan.not_filled):,}",
             )
         if logs:
             plan.append_updates(targets.log_paths)
@@ -397,9 +399,9 @@ class Ingestion:
         self._check_complete(rows, plan, reports)
         stats = [stat for report in reports for stat in report.write_stats]
         log.info(
-            "instant %s: %d of %d file groups written, %d files, %d bytes, in %.1f s",
+            "instant %s: %d of %d file groups written, %d files, %s bytes, in %.1f s",
             *(instant, len(reports), len(plan.targets), len(stats)),
-            *(sum(stat.total_write_bytes for stat in stats), time.monotonic() - began),
+            *(f"{sum(stat.total_write_bytes for stat in stats):,}", time.monotonic() - began),
         )
         self._targets |= plan.targets
         self._reports |= {report.target: report for report in reports}

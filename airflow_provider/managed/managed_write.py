@@ -213,9 +213,10 @@ class ManagedWrite:
         event_id = transaction.event_id if transaction else None
         return {**result, "txn_id": ids.txn_id, "write_id": ids.write_id, "event_id": event_id}
 
-    def end_earlier_try(self) -> dict[str, Any] | None:
+    def end_earlier_try(self, called: str = "an earlier try") -> dict[str, Any] | None:
         """End the earlier tries of the operation.
 
+        :param called: what the log calls them.
         :return: the result of the try that committed; None when the write has to run, and no earlier try is
             left.
         :raises TableError: when an earlier try cannot be rolled back.
@@ -223,7 +224,7 @@ class ManagedWrite:
         commit = self._settle("its operation is tried again", self.wait_for)
         if commit is None:
             self._abort_earlier()
-            log.info("an earlier try left no commit")
+            log.info("%s left no commit", called)
             return None
         result = self.earlier_result(commit)
         txn_id, write_id = (
@@ -231,7 +232,7 @@ class ManagedWrite:
         )
         if self.joined_txn is None and txn_id is not None and self._undo_aborted(commit.instant, txn_id):
             return None
-        log.info("an earlier try committed instant %s; nothing is written again", commit.instant)
+        log.info("%s committed instant %s; nothing is written again", called, commit.instant)
         event_id = None
         if self.joined_txn is not None:
             with self._transaction() as transaction:

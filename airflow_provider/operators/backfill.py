@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.exceptions import EmptySourceError, InvalidInputError
 from airflow_provider.hooks.metastore import MetastoreHook
 from airflow_provider.ingestion.backfill import Backfill
 from airflow_provider.ingestion.ingest_job import IngestJob
@@ -189,6 +189,12 @@ class BackfillOperator(IngestOperator):
         if ways["start, end and step"]:
             if self.start is None or self.end is None or self.step is None:
                 raise InvalidInputError("windows of time need start, end and step")
+            if str(self.start) == str(self.end):
+                raise InvalidInputError(
+                    f"start and end are both {self.start}, so there is no window; if they are the run's data "
+                    "interval: it has no length where the DAG's schedule is a cron text, and has one by "
+                    "schedule=CronDataIntervalTimetable(...)"
+                )
             return time_windows(self.start, self.end, self.step, order=self.order, column=self.time_column)
         request = JobRequest(windows_of=texts(self.window_columns, "window_columns") or (), order=self.order)
         return [Window(**found) for found in spark.ask(request)["windows"]]
@@ -206,9 +212,13 @@ class BackfillOperator(IngestOperator):
             return earlier
         operation.remember(window=window.name)
         part = self._managed(managed.resolved, managed.table, operation.part(window.name), job)
-        summary = part.write(
-            lambda ids: spark.ask(JobRequest(window=window, txn_id=ids.txn_id, write_id=ids.write_id))
-        )
+        try:
+            summary = part.write(
+                lambda ids: spark.ask(JobRequest(window=window, txn_id=ids.txn_id, write_id=ids.write_id))
+            )
+        except EmptySourceError:
+            _forget_window(operation)
+            raise
         _forget_window(operation)
         return summary
 
@@ -221,7 +231,8 @@ class BackfillOperator(IngestOperator):
             return None
         part = operation.part(name)
         described = dataclasses.replace(job, operation_key=part.key)
-        earlier = self._managed(managed.resolved, managed.table, part, described).end_earlier_try()
+        written = self._managed(managed.resolved, managed.table, part, described)
+        earlier = written.end_earlier_try(f"window {name}: an earlier try")
         _forget_window(operation)
         return earlier if part.key == job.operation_key else None
 

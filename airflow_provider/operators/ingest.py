@@ -428,9 +428,10 @@ class IngestOperator(SparkOperator):
 
     def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
         self.log.info(
-            "instant %s completed at %s: %d rows inserted, %d updated, %d deleted; %d files, %d bytes",
-            *(summary[key] for key in ("instant", "completion_time", "rows_inserted", "rows_updated")),
-            *(summary[key] for key in ("rows_deleted", "files_written", "bytes_written")),
+            "instant %s completed at %s: %s rows inserted, %s updated, %s deleted; %s files, %s bytes",
+            *(summary[key] for key in ("instant", "completion_time")),
+            *(f"{summary[key]:,}" for key in ("rows_inserted", "rows_updated", "rows_deleted")),
+            *(f"{summary[key]:,}" for key in ("files_written", "bytes_written")),
         )
         result = {key: summary[key] for key in _RESULT_KEYS}
         return {"table": self.table, **result, "bytes": summary["bytes_written"]}

@@ -172,9 +172,19 @@ def test_nothing_is_cut_off_in_a_narrow_window(tmp_path: Path, command: str) -> 
     instant = write(table, 1)
     shown = CliRunner().invoke(app, [command, table.location], env={"COLUMNS": "50"}).output
     if command == "timeline":
-        columns = zip(*(line.split("│") for line in shown.splitlines() if "│" in line), strict=True)
-        assert instant in ["".join(map(str.strip, column)) for column in columns]
+        assert instant in shown.split()
     else:
         last = "".join(line[27:].strip() for line in shown.splitlines())
         assert table.base_files()[0].file_id in last
     assert "…" not in shown
+
+
+def test_the_timeline_has_a_line_for_each_instant_below_who_did_it(tmp_path: Path) -> None:
+    table = table_with(tmp_path)
+    instants = [write(table, number) for number in range(3)]
+    shown = CliRunner().invoke(app, ["timeline", table.location], env={"COLUMNS": "80"}).output.splitlines()
+    titles, who, *lines = shown
+    assert titles.split() == ["requested", "completed", "action", "state", "priority"]
+    assert who == call("timeline", table.location)[0]["who"]
+    assert [line.split()[0] for line in lines] == instants
+    assert {line.index("done") for line in lines} == {titles.index("state")}

@@ -99,8 +99,8 @@ def write_files(
     except SparkNeededError as error:
         raise _spark_needed(job, str(error)) from error
     log.info(
-        "source %s read: %s, %s bytes, %d rows, in %.1f s",
-        *(job.source, found, f"{found.size:,}", data.num_rows, time.monotonic() - began),
+        "source %s read: %s, %s bytes, %s rows, in %.1f s",
+        *(job.source, found, f"{found.size:,}", f"{data.num_rows:,}", time.monotonic() - began),
     )
     if not data.num_rows:
         raise EmptySourceError(

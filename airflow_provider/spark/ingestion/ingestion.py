@@ -91,8 +91,8 @@ def write_source(
     with _settings(spark, _PROFILING):
         profile = profile_batch(job, frame, table, columns)
     log.info(
-        "source %s read: %s%d rows of %d partitions, in %.1f s",
-        *(job.source, _files_of(job), sum(profile.rows.values()), len(profile.rows)),
+        "source %s read: %s%s rows of %d partitions, in %.1f s",
+        *(job.source, _files_of(job), f"{sum(profile.rows.values()):,}", len(profile.rows)),
         time.monotonic() - began,
     )
 

@@ -100,17 +100,20 @@ class TestWindows:
         assert (result["windows_done"], rows_of(table)) == (5, ROWS)
 
     def test_a_table_given_by_its_path_and_a_list_of_partitions(
-        self, metastore, table, history, spark_connect
+        self, metastore, table, history, spark_connect, caplog
     ):
         head = metastore.current_event_id()
         operator = backfill(
             history,
             table=table.location,
-            partitions=["day=wed", "day=mon", "day=sun"],
+            partitions=["day=wed", "day=sun", "day=mon"],
             spark_conn_id=spark_connect,
         )
-        result = operator.execute({})
+        with caplog.at_level("INFO"):
+            result = operator.execute({})
         assert (result["windows_done"], result["windows_empty"], result["txn_id"]) == (2, 1, None)
+        # The window without a row was none of an earlier try.
+        assert "an earlier try" not in caplog.text
         assert {day for _, day, _ in rows_of(table)} == {"mon", "wed"}
         assert metastore.current_event_id() == head
 
@@ -123,6 +126,10 @@ class TestWindows:
             (
                 {"time_column": "day", "start": "2013-01-01", "end": "2013-01-02", "step": "day"},
                 "does not say when",
+            ),
+            (
+                {"time_column": "day", "start": "2013-01-01", "end": "2013-01-01", "step": "day"},
+                "start and end are both 2013-01-01, so there is no window; if they are the run's data interval",
             ),
             ({"partitions": ["day=mon"], "order": "random"}, "'random'"),
             ({"partitions": [{"week": 1}]}, "no column 'week'"),
