@@ -65,8 +65,8 @@ def show_grouped(
     :param by: the column.
     :param as_json: as a JSON array.
     :param nothing: the heading where the column is empty.
-    :param titled: whether the names of the columns stand above all of them; where the window is too narrow for
-        that, :func:`show` prints the rows.
+    :param titled: whether the names of the columns stand above all of them. In a window that is too narrow
+        for that, :func:`show` prints the rows.
     """
     if as_json or not rows:
         show(rows, as_json)

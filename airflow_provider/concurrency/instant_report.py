@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider.concurrency.conflicts import pending_instants
-from airflow_provider.concurrency.log import CommitLog, LogEntry, Savepoint
+from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Savepoint
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.timeline import Instant, State, Timeline, decode_any, find_archived
+from airflow_provider.table.timeline import Action, Instant, State, Timeline, decode_any, find_archived
 
 
 def describe_table(table: HudiTable) -> dict[str, Any]:
@@ -47,15 +47,19 @@ def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
     """All that is known about one instant: its states, its writer, its plan and its metadata.
 
     :param table: the table; nothing is written to it.
-    :param requested_time: requested time of an instant on the active or the archived timeline.
-    :return: JSON-able; ``timeline`` is ``active`` or ``archived``; ``plan`` and ``metadata`` have no empty
-        fields.
-    :raises NoSuchInstantError: when neither timeline has such an instant.
+    :param requested_time: requested time of an instant on the active or the archived timeline, or of an index
+        build.
+    :return: JSON-able; ``timeline`` is ``active``, ``archived``, or ``none`` for a completed index build,
+        which only the commit log knows; ``plan`` and ``metadata`` have no empty fields.
+    :raises NoSuchInstantError: when neither timeline has such an instant, and no index was built under it.
     """
     instant, plan, done = _active(table.timeline(), requested_time)
     is_active = instant is not None
     if instant is None:
         archived = find_archived(table.storage, requested_time, table.config.layout)
+        entry = _entry_of(CommitLog(table.storage), requested_time) if archived is None else None
+        if entry is not None and entry.action is Action.INDEXING and isinstance(entry, Commit):
+            return _index_change(entry)
         if archived is None:
             raise NoSuchInstantError(
                 f"table {table.location}: instant {requested_time} is neither on the active timeline nor on "
@@ -83,6 +87,30 @@ def describe_instant(table: HudiTable, requested_time: str) -> dict[str, Any]:
         "log_sequence": entry.sequence if entry else None,
         "plan": _told(plan),
         "metadata": metadata,
+    }
+
+
+def _index_change(entry: Commit) -> dict[str, Any]:
+    """The description of a completed build or drop of indexes, which only the commit log knows."""
+    return {
+        "requested": entry.instant,
+        "completed": entry.completion_time,
+        "action": str(entry.action),
+        "state": str(State.COMPLETED),
+        "timeline": "none",
+        "operation": entry.operation,
+        "priority": entry.priority,
+        "owner": entry.owner,
+        "alive": None,
+        "log_sequence": entry.sequence,
+        "plan": None,
+        "metadata": {
+            "indexes": {
+                each.partition: f"{each.file_groups} file groups"
+                for each in entry.indexes or ()
+                if each.instant == entry.instant
+            }
+        },
     }
 
 

@@ -81,6 +81,11 @@ def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True)
     for requested, (entry, kind) in logged.undone.items():
         if requested >= oldest and requested not in bars:
             bars[requested] = _undone(requested, entry, kind, logged)
+    for requested, entry in logged.done.items():
+        if requested >= oldest and requested not in bars and is_index_change(entry):
+            bars[requested] = _completed(
+                Instant(requested, entry.action, State.COMPLETED, entry.completion_time), entry, None
+            )
     for bar in bars.values():
         # A savepoint has the requested time of the commit that it keeps.
         bar["began"] = moment(bar["completed"] if bar["action"] == Action.SAVEPOINT else bar["instant"])
@@ -145,6 +150,11 @@ def _of_partition(path: str, stats: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def is_index_change(entry: LogEntry) -> bool:
+    """Whether an entry completes a build or a drop of indexes, which leaves no instant on the timeline."""
+    return isinstance(entry, Commit) and entry.action is Action.INDEXING
+
+
 class _LogEntries:
     """The commit log's entries about instants, by requested time."""
 
@@ -193,6 +203,8 @@ def lane_of(priority: int | None, action: Action) -> str:
         return _UNDOING
     if priority is None:
         return _OF_SERVICES.get(action, "other")
+    if priority == 0:  # the empty commit that a rollback puts
+        return _UNDOING
     names = {number: name for name, number in PRIORITIES.items()}
     return names.get(priority, str(priority))
 
@@ -224,6 +236,12 @@ def _completed(instant: Instant, entry: LogEntry | None, summary: CommitSummary 
     owner = entry.owner if entry else None
     action = instant.action
     bar = _bar(instant.requested_time, action, operation, "done", instant.completion_time, priority, owner)
+    if (
+        isinstance(entry, Commit)
+        and entry.priority == 0
+        and not entry.written | entry.replaced | entry.appended
+    ):
+        bar["about"] = "an empty commit: a rollback puts one where the table has none that is older"
     if isinstance(entry, Rollback | Revert):
         bar["undoes"] = entry.rolls_back
         bar["reason"] = getattr(entry, "reason", "")

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_provider.indexing import index_status
 from airflow_provider.reports.history import TableHistory
-from airflow_provider.reports.timeline_report import who
+from airflow_provider.reports.timeline_report import is_index_change, who
 from airflow_provider.services.archival import plan_archival
 from airflow_provider.services.cleaning import Retention, pending_cleans, plan_clean
 from airflow_provider.services.clustering import clustering_progress, pending_clusterings
@@ -14,6 +14,8 @@ from airflow_provider.services.compaction import pending_compactions
 from airflow_provider.services.savepoint import savepoints
 from airflow_provider.services.table_options import describe_options
 from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions, Topic
+
+_MOST_ENTRIES = 2_000  # the page has read them for the timeline
 
 
 def report_upkeep(history: TableHistory) -> dict[str, Any]:
@@ -25,6 +27,10 @@ def report_upkeep(history: TableHistory) -> dict[str, Any]:
         ``partition_by``, ``ordering``, ``location``, ``type``, ``version``.
     """
     table, config = history.table, history.table.config
+    indexes = index_status(table)
+    # Oldest first, so that of several runs of a plan the last one counts.
+    entries = reversed(history.entries(_MOST_ENTRIES)) if indexes else ()
+    built_by = {each.instant: each.owner for each in entries if is_index_change(each)}
     progress = clustering_progress(table)
     plans = [
         {"service": "clustering", "instant": each, "progress": progress.get(each, "waits")}
@@ -41,7 +47,9 @@ def report_upkeep(history: TableHistory) -> dict[str, Any]:
         "partition_by": list(config.partition_fields),
         "ordering": list(config.ordering_fields),
         "columns": {column.name: str(column.type) for column in table.schema},
-        "indexes": [each.to_dict() | {"who": who(each.owner)} for each in index_status(table)],
+        "indexes": [
+            each.to_dict() | {"who": who(each.owner or built_by.get(each.instant))} for each in indexes
+        ],
         "plans": plans,
         "savepoints": [each.to_dict() for each in savepoints(table)],
         "options": options,

@@ -54,8 +54,32 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
-export const clock = (seconds) =>
-  new Date(seconds * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+/** The zone that a person has chosen in Airflow, which keeps it there; the browser's where nobody has. */
+export function zone() {
+  try {
+    const chosen = JSON.parse(localStorage.getItem("timezone"));
+    return new Intl.DateTimeFormat("en", { timeZone: chosen ?? undefined }).resolvedOptions().timeZone;
+  } catch {
+    return new Intl.DateTimeFormat("en").resolvedOptions().timeZone;
+  }
+}
+
+/** Seconds by which the clocks of that zone are ahead of UTC at a moment. */
+export function ahead(seconds) {
+  const there = new Date(seconds * 1000).toLocaleString("sv-SE", { timeZone: zone() });
+  return Date.parse(`${there.replace(" ", "T")}Z`) / 1000 - Math.floor(seconds);
+}
+
+let written = { zone: null, format: null }; // to make one takes longer than to use it a hundred times
+
+/** A moment in that zone, written as Airflow writes moments: 2013-12-01 05:17:00. */
+export function clock(seconds) {
+  const at = zone();
+  if (written.zone !== at) {
+    written = { zone: at, format: new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium", timeZone: at }) };
+  }
+  return written.format.format(new Date(seconds * 1000));
+}
 
 /** How long ago, with the moment itself on hover. */
 export const ago = (seconds, now) =>

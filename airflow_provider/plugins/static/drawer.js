@@ -57,6 +57,7 @@ function summary(bar, now) {
       !bar.ended && bar.began && fact("for", `${duration(now - bar.began)} by now`),
       fact("progress", bar.progress ?? (bar.state === "running" ? bar.phase : null)),
       bar.state === "silent" && fact("silent for", duration(bar.silent_seconds)),
+      fact("what it is", bar.about),
       fact("undoes", bar.undoes),
       fact("undone by", bar.undone_by && [h("span.ts-mono", {}, bar.undone_by), " ", who(bar.ender, { short: true })]),
       fact("write id", bar.write_id && `${bar.write_id}, transaction ${bar.txn_id}`),
@@ -69,14 +70,16 @@ function details(found) {
   const it = found.instant;
   if (!it) return [h("p.ts-wrong", {}, found.error ?? "reading …")];
   const rebased = (it.rebased_onto ?? []).map((other) => h("div.ts-small", {}, `${other.operation} ${other.instant} by `, who(other.who)));
-  const said = Object.entries(it.metadata?.extraMetadata ?? {}).map(([name, value]) => [name, h("span.ts-mono", {}, value)]);
+  const above = new Set(["priority", "txn_id", "write_id"]);
+  const said = Object.entries(it.metadata?.extraMetadata ?? {}).filter(([name]) => !above.has(name)).map(([name, value]) => [name, h("span.ts-mono", {}, value)]);
   const total = (name) => it.partitions.reduce((sum, each) => sum + each[name], 0);
   const rows = it.partitions.map((each) => [each.partition || "(the table)", exact(each.files), bytes(each.bytes), exact(each.inserted), exact(each.updated), exact(each.deleted)]);
   if (rows.length > 1) rows.push([h("b", {}, "all"), exact(total("files")), bytes(total("bytes")), exact(total("inserted")), exact(total("updated")), exact(total("deleted"))]);
   return [
     rebased.length && h("section", {}, h("h3", {}, "Merged again, after a conflict with"), rebased),
     rows.length && h("section", {}, h("h3", {}, "Wrote"), grid(PARTITIONS, rows), it.more_partitions > 0 && h("p.ts-muted", {}, `and ${exact(it.more_partitions)} more partitions`)),
-    said.length && h("section", {}, h("h3", {}, "Said by its writer"), grid([["", ""], ["", ""]], said)),
+    it.metadata?.indexes && h("section", {}, h("h3", {}, "Indexes"), grid([["Index", ""], ["Size", ""]], Object.entries(it.metadata.indexes))),
+    said.length && h("section", {}, h("h3", {}, "Extra metadata of the commit"), grid([["", ""], ["", ""]], said)),
     raw("Plan", it.plan),
     raw("Metadata", it.metadata),
   ].filter(Boolean);

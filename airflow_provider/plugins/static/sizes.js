@@ -1,6 +1,7 @@
 // File sizes over time: of each commit the smallest, the median and the largest file that it wrote.
 
 import { bytes, clock, h } from "./dom.js";
+import { laneName } from "./timeline.js";
 
 const WIDTH = 960;
 const HEIGHT = 280;
@@ -10,6 +11,7 @@ const BOTTOM = 28;
 export function sizes(bars) {
   const commits = bars.filter((bar) => bar.file_sizes?.length);
   if (!commits.length) return h("p.ts-muted.ts-empty", {}, "No commit of the active timeline wrote a file.");
+  const lanes = [...new Set(commits.map((bar) => bar.lane))].sort();
   const from = Math.min(...commits.map((bar) => bar.ended)); // bars stand in the order of requested times
   const to = Math.max(...commits.map((bar) => bar.ended), from + 1);
   const least = Math.log(Math.max(1, Math.min(...commits.map((bar) => bar.file_sizes[0]))));
@@ -23,6 +25,7 @@ export function sizes(bars) {
     {},
     h("h3", {}, "Sizes of the files that each commit wrote"),
     h("p.ts-muted.ts-small", {}, "A dot is the median, its line reaches from the smallest to the largest file; the scale is logarithmic."),
+    h("div.ts-legend", {}, lanes.map((lane) => h("span.ts-legend-item", {}, h(`i.ts-dot.ts-point-of.ts-lane-${lane}`), laneName(lane)))),
     h(
       "svg.ts-plot",
       { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": "file sizes over time" },

@@ -1,6 +1,6 @@
 // One table: its timeline, an instant in a drawer, its services, sizes, write ids and options.
 
-import { ago, api, bytes, chip, clock, duration, exact, grid, h, number, trouble, who } from "./dom.js";
+import { ago, api, bytes, chip, clock, duration, exact, grid, h, number, trouble, who, zone } from "./dom.js";
 import { instantDrawer } from "./drawer.js";
 import { sizes } from "./sizes.js";
 import { lock, stopped, writer } from "./tables.js";
@@ -46,7 +46,7 @@ export function table(at, go) {
   );
   const timeline = h("div", {}, h("div.ts-bar", {}, legend, search, buttons), line.element, listed);
   const tabs = PARTS.map(([name, text]) =>
-    h("button.ts-tab", { type: "button", role: "tab", onclick: () => ((part = name), drawPart(), more()) }, text),
+    h("button.ts-tab", { type: "button", role: "tab", onclick: () => ((part = name), address(), drawPart(), more()) }, text),
   );
 
   function toggle(state) {
@@ -62,10 +62,15 @@ export function table(at, go) {
     );
   }
 
+  /** The address of what is shown, so that it can be sent to somebody and loaded again. */
+  function address() {
+    const query = new URLSearchParams({ ...asked, ...(part === "timeline" ? {} : { part }), ...(chosen ? { instant: chosen } : {}) });
+    history.replaceState(history.state, "", `${location.pathname}?${query}`);
+  }
+
   function select(instant) {
     chosen = instant;
-    const query = new URLSearchParams({ ...asked, ...(instant ? { instant } : {}) });
-    history.replaceState(history.state, "", `${location.pathname}?${query}`);
+    address();
     drawer.show(instant, bars.find((bar) => bar.instant === instant), now);
     drawBars();
   }
@@ -81,7 +86,7 @@ export function table(at, go) {
     const rows = inside.slice(-MOST_LISTED).reverse().map(barRow);
     const more = inside.length > MOST_LISTED ? ` (the newest ${MOST_LISTED} of them below)` : "";
     listed.replaceChildren(
-      h("p.ts-muted.ts-small", {}, `${exact(inside.length)} instants from ${clock(span[0])} to ${clock(span[1])}${more}`),
+      h("p.ts-muted.ts-small", {}, `${exact(inside.length)} instants from ${clock(span[0])} to ${clock(span[1])}, ${zone()}${more}`),
       grid(INSTANTS, rows, "no instant in this time"),
     );
   }
@@ -92,7 +97,7 @@ export function table(at, go) {
       [h(`i.ts-dot.ts-state-${bar.state.replaceAll(" ", "-")}`), bar.state],
       h("button.ts-link.ts-mono", { type: "button", onclick: () => select(bar.instant) }, bar.instant),
       bar.operation,
-      [who(bar.who, { short: true }), bar.reason && h("div.ts-small.ts-cut.ts-wrong", { title: bar.reason }, bar.reason)],
+      [who(bar.who, { short: true }), bar.about && h("div.ts-small.ts-muted", {}, bar.about), bar.reason && h("div.ts-small.ts-cut.ts-wrong", { title: bar.reason }, bar.reason)],
       ago(bar.began, now),
       bar.ended ? duration(bar.ended - bar.began) : duration(now - bar.began),
       wrote,
@@ -128,7 +133,7 @@ export function table(at, go) {
   function services() {
     const it = upkeep.value;
     const back = held.value;
-    const indexes = it?.indexes.map((each) => [h("b", {}, each.index), each.progress ?? each.state, who(each.who, { short: true }), h("span.ts-mono", {}, each.instant)]);
+    const indexes = it?.indexes.map((each) => [h("b", {}, each.index), each.progress ?? each.state, who(each.who, { short: true }), each.instant && h("button.ts-link.ts-mono", { type: "button", onclick: () => select(each.instant) }, each.instant)]);
     const plans = it?.plans.map((each) => [each.service, h("button.ts-link.ts-mono", { type: "button", onclick: () => select(each.instant) }, each.instant), each.progress]);
     const kept = it?.savepoints.map((each) => [h("span.ts-mono", {}, each.instant), each.created_by, each.comments, exact(each.files)]);
     const holders = back?.clean.held.map((each) => [each.by, exact(each.files), bytes(each.bytes)]);
@@ -172,14 +177,17 @@ export function table(at, go) {
     return h("section.ts-card", {}, state, grid([["Write id", "ts-right"], ["Transaction", "ts-right"], ["Instant", ""], ["Operation", ""], ["Who", ""]], rows, "no instant of the active timeline was written in a transaction"));
   }
 
+  /** An option's name, which a narrow column breaks at its dots and underscores. */
+  const breakable = (name) => name.split(/(?<=[._])/).flatMap((part) => [part, h("wbr")]);
+
   function options() {
     const it = upkeep.value;
     if (!it) return waiting(upkeep);
-    const rows = it.options.filter((each) => each.value !== null).map((each) => [h("span.ts-mono", {}, each.option), h("span.ts-mono", {}, each.value), each.from === "table" ? chip("busy", "table") : chip("calm", each.from), each.topic]);
+    const rows = it.options.filter((each) => each.value !== null).map((each) => [h("span.ts-mono", {}, breakable(each.option)), h("span.ts-mono", {}, each.value), each.from === "table" ? chip("busy", "table") : chip("calm", each.from), each.topic]);
     const columns = Object.entries(it.columns).map(([name, type]) => [name, h("span.ts-mono", {}, type)]);
     const fact = (name, value) => h("div.ts-fact", {}, h("span", {}, name), h("b", {}, value || "–"));
     return h(
-      "div.ts-columns",
+      "div.ts-options",
       {},
       h("section.ts-card", {}, h("h3", {}, "Table"), h("div.ts-facts", {}, fact("location", it.location), fact("type", it.type), fact("version", String(it.version)), fact("record key", it.record_key.join(", ")), fact("partitioned by", it.partition_by.join(", ")), fact("ordered by", it.ordering.join(", "))), grid([["Column", ""], ["Type", ""]], columns)),
       h("section.ts-card", {}, h("h3", {}, "Options that hold"), grid([["Option", ""], ["Value", ""], ["From", ""], ["Topic", ""]], rows)),
@@ -207,7 +215,7 @@ export function table(at, go) {
       h(
         "div.ts-main",
         {},
-        h("h1", {}, h("a.ts-link", { href: "?", onclick: back }, "Tables"), h("span.ts-muted", {}, " / "), at.table, h("span.ts-muted.ts-small", {}, ` ${asked.metastore}`)),
+        h("h1", {}, h("a.ts-link", { href: "?", onclick: back }, "Tables"), h("span.ts-muted", {}, " / "), at.table, h("span.ts-muted.ts-small.ts-of", {}, `in ${asked.metastore}`)),
         note,
         facts,
         h("div.ts-tabs", { role: "tablist" }, tabs),

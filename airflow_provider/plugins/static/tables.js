@@ -15,7 +15,7 @@ const COLUMNS = [
 ];
 
 const FILTERS = [
-  ["all", "tables", () => true],
+  ["all", "tables", () => true, "table"],
   ["writing", "being written", (row) => row.report?.writers.some((each) => each.alive)],
   ["silent", "with silent writers", (row) => row.report?.writers.some((each) => !each.alive)],
   ["waiting", "waiting for a lock", (row) => row.report?.locks.some((each) => each.state === "waits")],
@@ -58,14 +58,14 @@ export function tables(go) {
     return "No table is registered in a metastore that this Airflow has a connection of type table_metastore for.";
   }
 
-  function tile([name, text, wanted]) {
+  function tile([name, text, wanted, one = text]) {
     const count = found.tables.filter(wanted).length;
     const bad = BAD.has(name) && count > 0;
     return h(
       `button.ts-tile${bad ? ".ts-bad" : ""}`,
       { type: "button", "aria-pressed": String(filter === name), onclick: () => ((filter = name), draw()) },
       h("b", {}, exact(count)),
-      h("span", {}, text),
+      h("span", {}, count === 1 ? one : text),
     );
   }
 
@@ -105,10 +105,10 @@ function tableRow(row, now, go) {
       h("span", { title: rows(it.day) }, `${number(it.day.rows_inserted + it.day.rows_updated + it.day.rows_deleted)} rows`),
       h("div.ts-muted.ts-small", {}, `${exact(it.day.commits)} commits`),
     ],
-    it.writers.map(writer),
-    it.locks.map(lock),
-    it.indexes.map(index),
-    it.stopped.map(stopped),
+    it.writers.length ? it.writers.map(writer) : quiet("nobody"),
+    it.locks.length ? it.locks.map(lock) : quiet("free"),
+    it.indexes.length ? it.indexes.map(index) : quiet("none"),
+    it.stopped.length ? it.stopped.map(stopped) : quiet("none fails"),
     [h("span", {}, exact(it.files)), h("div.ts-muted.ts-small", {}, bytes(it.bytes))],
     held(it.holders),
   ];
@@ -116,6 +116,8 @@ function tableRow(row, now, go) {
   const kinds = COLUMNS.slice(1).map(([, kind]) => kind);
   return h("tr", { "data-table": row.table }, named, cells.map((cell, i) => h(`td${kinds[i] ? `.${kinds[i]}` : ""}`, {}, cell)));
 }
+
+const quiet = (text) => h("span.ts-muted.ts-small", {}, text);
 
 const rows = (day) =>
   `${exact(day.rows_inserted)} inserted, ${exact(day.rows_updated)} updated, ${exact(day.rows_deleted)} deleted`;
@@ -151,7 +153,7 @@ export function stopped(each) {
 }
 
 function held(holders) {
-  if (!holders.length) return "";
+  if (!holders.length) return quiet("nobody");
   const text = holders.length === 1 ? holders[0].by : `${holders[0].by} and ${holders.length - 1} more`;
   return h("span.ts-small", { title: holders.map((each) => `${each.by} since ${each.since}`).join("\n") }, text);
 }

@@ -1,6 +1,6 @@
 // The tab at a task instance: what this task writes, whom it waits for, and whom it lost to.
 
-import { api, bytes, clock, duration, exact, h, number, url, who } from "./dom.js";
+import { api, bytes, clock, duration, exact, grid, h, number, url, who } from "./dom.js";
 import { component, live, style } from "./live.js";
 import { lock, writer } from "./tables.js";
 
@@ -21,7 +21,7 @@ function task({ dagId, runId, taskId, mapIndex }) {
       waits.length > 0 && h("section.ts-card", {}, h("h3", {}, "It gives way to, or waits for"), waits.map(writer)),
       held.length > 0 && h("section.ts-card", {}, h("h3", {}, "The table's lock"), held.map(lock)),
     ];
-    const told = [...instants].reverse().map((each) => instant(each, page, found.now));
+    const told = written([...instants].reverse(), page, found.now);
     const none = h("p.ts-muted", {}, "No instant of this task is on the active timeline of the table.");
     return [title, ...blocked.filter(Boolean), ...(told.length ? told : [none])];
   }
@@ -34,6 +34,24 @@ function task({ dagId, runId, taskId, mapIndex }) {
       return found.state === "reading";
     },
   };
+}
+
+const EARLIER = [["State", ""], ["Instant", ""], ["Operation", ""], ["Try", "ts-right"], ["Began", ""], ["Took", "ts-right"], ["Rows", "ts-right"], ["Files", "ts-right"]];
+
+/** The newest instant in full, and a line for each earlier one, of which a backfill has many. */
+function written([newest, ...earlier], page, now) {
+  if (!newest) return [];
+  const rows = earlier.map((each) => [
+    [h(`i.ts-dot.ts-state-${each.state.replaceAll(" ", "-")}`), each.state],
+    h("a.ts-link.ts-mono", { href: `${page}&instant=${each.instant}` }, each.instant),
+    [each.operation, each.about && h("div.ts-small.ts-muted", {}, each.about), each.reason && h("div.ts-small.ts-wrong", {}, each.reason)],
+    each.who?.try_number && exact(each.who.try_number),
+    clock(each.began),
+    duration((each.ended ?? now) - each.began),
+    each.rows_inserted === undefined ? "" : number(each.rows_inserted + each.rows_updated + each.rows_deleted),
+    each.files === undefined ? "" : exact(each.files),
+  ]);
+  return [instant(newest, page, now), rows.length > 0 && h("section.ts-card", {}, h("h3", {}, "Earlier instants of this task"), grid(EARLIER, rows))].filter(Boolean);
 }
 
 function instant(it, page, now) {
@@ -55,6 +73,7 @@ function instant(it, page, now) {
       rows && fact("files", `${exact(it.files)}, ${bytes(it.bytes)}`),
       fact("write id", it.write_id && String(it.write_id)),
     ),
+    it.about && h("p.ts-muted", {}, it.about),
     it.reason && h("p.ts-wrong", {}, it.reason),
     (it.rebased_onto ?? []).length > 0 &&
       h("div", {}, h("span.ts-muted", {}, "merged again on "), it.rebased_onto.map((other) => h("div", {}, `${other.operation} ${other.instant} by `, who(other.who)))),

@@ -1,9 +1,10 @@
 // The timeline as lanes, one for each priority: a bar an instant, from its request to its end.
 
-import { clock, duration, h } from "./dom.js";
+import { ahead, clock, duration, h, zone } from "./dom.js";
 
 const LANES = ["ingestion", "backfill", "table_service", "cleaning", "undoing", "other"];
 const NAMES = { table_service: "table services", undoing: "rollbacks" };
+export const laneName = (lane) => NAMES[lane] ?? lane;
 const BAR = 9;
 const GAP = 2;
 const MOST_ROWS = 8; // of a lane; what overlaps beyond that is drawn over each other
@@ -47,7 +48,7 @@ export function lanes({ choose, zoomed }) {
       const height = rows * (BAR + GAP) + 10;
       parts.push(
         h("rect.ts-band", { x: 0, y, width, height }),
-        h("text.ts-lane-name", { x: 8, y: y + Math.min(height / 2 + 4, 17) }, NAMES[lane] ?? lane),
+        h("text.ts-lane-name", { x: 8, y: y + Math.min(height / 2 + 4, 17) }, laneName(lane)),
         ...drawn.map(({ bar, left, wide, row }) => rect(bar, left, y + 5 + row * (BAR + GAP), wide)),
       );
       y += height + 3;
@@ -132,9 +133,9 @@ function packed(bars, x, from, to, now) {
 
 function axis(from, to, x, bottom) {
   const step = STEPS.find((each) => (to - from) / each <= 9) ?? 2592000;
-  const zone = new Date(from * 1000).getTimezoneOffset() * 60; // so that days begin at midnight here
+  const shift = ahead(from); // so that days begin at midnight there
   const ticks = [];
-  for (let at = Math.ceil((from - zone) / step) * step + zone; at <= to; at += step) ticks.push(at);
+  for (let at = Math.ceil((from + shift) / step) * step - shift; at <= to; at += step) ticks.push(at);
   return ticks.map((at) => [
     h("line.ts-tick", { x1: x(at), x2: x(at), y1: AXIS - 6, y2: bottom }),
     h("text.ts-tick-name", { x: x(at), y: AXIS - 10, "text-anchor": "middle" }, label(at, step)),
@@ -143,9 +144,9 @@ function axis(from, to, x, bottom) {
 
 function label(at, step) {
   const date = new Date(at * 1000);
-  if (step >= 86400) return date.toLocaleDateString(undefined, { day: "numeric", month: "short" });
-  const midnight = date.getHours() + date.getMinutes() + date.getSeconds() === 0;
-  if (step >= 3600 && midnight) return date.toLocaleDateString(undefined, { day: "numeric", month: "short" });
-  const form = { hour: "2-digit", minute: "2-digit", ...(step < 60 ? { second: "2-digit" } : {}), ...(step < 1 ? { fractionalSecondDigits: 2 } : {}) };
+  const timeZone = zone();
+  const midnight = Math.round(at + ahead(at)) % 86400 === 0;
+  if (step >= 86400 || (step >= 3600 && midnight)) return date.toLocaleDateString(undefined, { day: "numeric", month: "short", timeZone });
+  const form = { timeZone, hourCycle: "h23", hour: "2-digit", minute: "2-digit", ...(step < 60 ? { second: "2-digit" } : {}), ...(step < 1 ? { fractionalSecondDigits: 2 } : {}) };
   return date.toLocaleTimeString(undefined, form);
 }

@@ -129,7 +129,7 @@ class TestWindows:
             ),
             (
                 {"time_column": "day", "start": "2013-01-01", "end": "2013-01-01", "step": "day"},
-                "start and end are both 2013-01-01, so there is no window; if they are the run's data interval",
+                "start and end are both 2013-01-01, so there is no window",
             ),
             ({"partitions": ["day=mon"], "order": "random"}, "'random'"),
             ({"partitions": [{"week": 1}]}, "no column 'week'"),

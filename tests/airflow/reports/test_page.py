@@ -7,7 +7,7 @@ import os
 import shutil
 import urllib.parse
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -351,6 +351,20 @@ def test_from_the_list_to_a_table_and_an_instant(tab, server, lake, request, tmp
     assert not drawer.is_visible()
     tab.get_by_role("tab", name="Options").click()
     tab.get_by_text("hoodie.keep.max.commits").first.wait_for()
+    # What is shown is in the address; and no column of the options is out of sight.
+    assert "part=options" in tab.url
+    tab.reload()
+    options = tab.locator(".ts-card", has_text="Options that hold").locator(".ts-scroll")
+    expect(options.get_by_text("hoodie.keep.max.commits")).to_be_visible(timeout=60_000)
+    assert options.evaluate("box => box.scrollWidth <= box.clientWidth")
+    # Moments are those of the zone that a person has chosen in Airflow, as Airflow writes them.
+    tab.evaluate("localStorage.setItem('timezone', JSON.stringify('Asia/Tokyo'))")
+    tab.get_by_role("tab", name="Timeline").click()
+    shown = tab.get_by_text("instants from").inner_text()
+    newest = datetime.fromisoformat(shown.partition(" to ")[2].partition(", ")[0]).replace(tzinfo=UTC)
+    assert newest > datetime.now(UTC) + timedelta(hours=8)
+    assert "Asia/Tokyo" in shown
+    tab.evaluate("localStorage.removeItem('timezone')")
     tab.go_back()
     tab.locator("tr[data-table]").first.wait_for()
     tab.get_by_role("link", name="Notification log").click()

@@ -11,6 +11,7 @@ from airflow_provider.concurrency import PRIORITIES, CommitLog, Writer, WriteSet
 from airflow_provider.concurrency.heartbeats import HeartbeatSettings
 from airflow_provider.concurrency.undo import revert
 from airflow_provider.exceptions import HigherPriorityWriteError
+from airflow_provider.indexing import run_index, schedule_index
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks.owner import TaskRun
 from airflow_provider.reports import (
@@ -103,6 +104,16 @@ def test_a_writer_that_was_killed_is_named_by_who_finds_it(table, as_task):
     assert "no heartbeat for" in found["reason"]
 
 
+def test_the_empty_commit_of_a_rollback_says_what_it_is(table, as_task):
+    as_task("flights", "ingest", "one")
+    begin_write(table, operation="UPSERT").abort("the test wants it")
+    empty, lost, rollback = report_timeline(TableHistory(table), 100)
+    assert [each["state"] for each in (empty, lost, rollback)] == ["done", "rolled back", "done"]
+    assert [each["lane"] for each in (empty, lost, rollback)] == ["undoing", "ingestion", "undoing"]
+    assert empty["about"].startswith("an empty commit")
+    assert "about" not in rollback
+
+
 def test_a_conflict_and_a_rebase_name_the_other_task(table, as_task, monkeypatch):
     load(table, range(5))
     group = next(iter(CommitLog(table.storage).newest().written))
@@ -175,6 +186,23 @@ def test_a_task_finds_its_instants_and_whom_it_waits_for(table, as_task):
     waiting.abort("over")
     above.abort("over")
     assert report_task(TableHistory(table), TaskRun("flights", "other", "one"))["instants"] == []
+
+
+def test_a_built_index_is_on_the_timeline_and_names_who_built_it(table, as_task):
+    as_task("flights", "ingest", "one")
+    load(table, range(5))
+    as_task("services", "index", "two")
+    planned = schedule_index(table, ["record_index"])
+    assert bars(table)[planned]["state"] == "planned"
+    run_index(table, planned)
+    bar = bars(table)[planned]
+    assert (bar["state"], bar["operation"], bar["lane"]) == ("done", "INDEX", "table_service")
+    assert bar["ended"] > bar["began"]
+    built_by = [each["who"]["dag"] for each in report_upkeep(TableHistory(table))["indexes"]]
+    assert built_by == ["services", "services"]
+    told = report_instant(TableHistory(table), planned)
+    assert (told["who"]["task"], told["state"], told["operation"]) == ("index", "completed", "INDEX")
+    assert set(told["metadata"]["indexes"]) == {"files", "record_index"}
 
 
 def test_upkeep_and_what_is_held_back(table):
