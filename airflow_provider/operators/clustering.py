@@ -196,7 +196,8 @@ class RunClusteringOperator(SparkOperator):
     fails with :class:`~airflow_provider.exceptions.WriteConflictError`, and is retried.
 
     A retried task first looks for its last try's commit, like an ingestion. A plan whose execution failed is
-    rolled back; then another plan has to be scheduled. Without a plan, the operator starts no Spark.
+    rolled back, and is not executed again: a retry with ``instant`` then fails at once, and the task that
+    scheduled the plan has to be cleared. Without a plan, the operator starts no Spark.
 
     The result is ``table``, ``instant`` (None without a plan), ``completion_time``, ``action``,
     ``operation``, ``groups_planned``, ``groups_done``, ``groups_left_out``, ``files_replaced``,

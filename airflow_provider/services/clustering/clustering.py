@@ -17,6 +17,7 @@ from typing import Any
 
 from airflow_provider.concurrency import (
     PRIORITIES,
+    CommitLog,
     CommitResult,
     Writer,
     begin_planned,
@@ -26,6 +27,7 @@ from airflow_provider.concurrency import (
 )
 from airflow_provider.concurrency.conflicts import has_other_writers
 from airflow_provider.concurrency.heartbeats import progress_of
+from airflow_provider.concurrency.log import Rollback
 from airflow_provider.concurrency.plans import MAX_FAILURES, check_not_stopped, pending_plans
 from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
 from airflow_provider.locks import LockProvider, default_lock, open_lock
@@ -125,11 +127,19 @@ def pending_plan(table: HudiTable, instant: str) -> ClusteringPlan:
         content = table.storage.read(instant_path(Instant(instant, Action.CLUSTERING, State.REQUESTED)))
     except FileNotFoundError:
         raise NoSuchInstantError(
-            f"table {table.location}: there is no clustering plan {instant}: it was rolled back or never "
-            "was; schedule one",
+            f"table {table.location}: there is no clustering plan {instant}: {_end_of(table, instant)}; schedule "
+            "another one (in a DAG: clear the task that has scheduled it, with the tasks after it)",
             instant=instant,
         ) from None
     return ClusteringPlan.from_avro(content)
+
+
+def _end_of(table: HudiTable, instant: str) -> str:
+    for entry in CommitLog(table.storage).about(instant):
+        if isinstance(entry, Rollback):
+            executor = f" when {entry.dead_owner} executed it" if entry.dead_owner else ""
+            return f"it was rolled back{executor} ({entry.reason})"
+    return "it was rolled back or never was"
 
 
 def clustering_progress(table: HudiTable) -> dict[str, str]:
