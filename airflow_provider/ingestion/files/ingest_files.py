@@ -133,7 +133,8 @@ def choose_engine_for(
         is missing for Spark too.
     :raises MissingSourceError: when the source is missing.
     :raises EmptySourceError: when the source contains no file.
-    :raises UnreadableSourceError: when the engine is pyarrow, and cannot list the source.
+    :raises UnreadableSourceError: when the engine is pyarrow, and cannot list the source; or when Spark would
+        run on this machine, and a source on its disk cannot be listed.
     :raises SparkNeededError: when the engine is pyarrow, and only Spark finds the source's files.
     :raises InvalidInputError: when no engine can read the source.
     """
@@ -144,6 +145,8 @@ def choose_engine_for(
         )
     if engine == ARROW:
         find_files(source, storage_options)  # raises before a transaction is opened for a bad source
+    if engine == SPARK and sees_what_spark_sees and _why_not(source) is None:
+        _check_is_there(source, storage_options)
     if engine != AUTO:
         return choose_engine(engine, 0, "", arrow_max_bytes)
     if reason := _why_not(source):
@@ -157,7 +160,7 @@ def choose_engine_for(
             raise
         return Choice(SPARK, f"this worker does not see {source}; Spark may")
     except UnreadableSourceError as error:
-        if is_arrow:
+        if is_arrow or (sees_what_spark_sees and all(map(_is_on_disk, source.paths))):
             raise
         return Choice(SPARK, f"this worker does not see the source: {error}")
     choice = choose_engine(engine, found.size, f"{found} of format {source.source_format}", arrow_max_bytes)
@@ -167,6 +170,20 @@ def choose_engine_for(
             "arrow_max_bytes"
         )
     return choice
+
+
+def _check_is_there(source: Source, storage_options: Mapping[str, Any]) -> None:
+    """Find a missing source before Spark starts. Of what only Spark finds, this process knows nothing."""
+    try:
+        find_files(source, storage_options)
+    except MissingSourceError:
+        raise
+    except (SparkNeededError, UnreadableSourceError, EmptySourceError) as error:
+        log.debug("Spark finds out: %s", error)
+
+
+def _is_on_disk(path: str) -> bool:
+    return "://" not in path or path.startswith("file://")
 
 
 def _why_not(source: Source) -> str | None:

@@ -127,8 +127,8 @@ def pending_plan(table: HudiTable, instant: str) -> ClusteringPlan:
         content = table.storage.read(instant_path(Instant(instant, Action.CLUSTERING, State.REQUESTED)))
     except FileNotFoundError:
         raise NoSuchInstantError(
-            f"table {table.location}: there is no clustering plan {instant}: {_end_of(table, instant)}; schedule "
-            "another one (in a DAG: clear the task that has scheduled it, with the tasks after it)",
+            f"table {table.location}: there is no clustering plan {instant}: {_end_of(table, instant)}; "
+            "schedule another one (in a DAG: clear the task that has scheduled it, with the tasks after it)",
             instant=instant,
         ) from None
     return ClusteringPlan.from_avro(content)

@@ -138,3 +138,13 @@ class TestChoice:
         )
         assert elsewhere.engine == "spark"
         assert self.choose("nowhere://bucket/a").engine == "spark"
+
+    def test_before_a_spark_on_this_machine_starts(self, tmp_path: Path) -> None:
+        with pytest.raises(MissingSourceError):
+            self.choose(tmp_path / "missing", "spark")
+        assert self.choose(f"{tmp_path}/{{a,b}}", "spark").engine == "spark"
+        assert self.choose("nowhere://bucket/a", "spark").engine == "spark"
+        file = tmp_path / "a.parquet"
+        pq.write_table(rows(1, 2), file)
+        with pytest.raises(UnreadableSourceError, match="NotADirectoryError"):
+            self.choose(file / "inside")
