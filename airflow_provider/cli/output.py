@@ -102,7 +102,7 @@ def show_one(described: Mapping[str, Any], as_json: bool) -> None:
         return
     shown = Table.grid(Column(), Column(overflow="fold"), padding=(0, 2))
     for name, value in described.items():
-        shown.add_row(f"[bold]{name}[/]", _text(value))
+        shown.add_row(f"[bold]{name}[/]", "none" if value in ([], {}, ()) else _text(value))
     console.print(shown)
 
 

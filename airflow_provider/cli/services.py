@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -149,10 +149,24 @@ def clean(
         **effective_options(table).arguments(Topic.CLEANING, policy=chosen, retained=retained)
     )
     if dry_run:
-        show_one(cleaning.plan_clean(table, retention).to_dict(), as_json)
+        _show_clean_plan(cleaning.plan_clean(table, retention).to_dict(), as_json)
     else:
         done = cleaning.clean(table, retention, lock=table_lock(table), max_failures=None)
         show([each.to_dict() for each in done], as_json)
+
+
+def _show_clean_plan(planned: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        show_one(planned, as_json)
+        return
+    paths = [(*each["path"].rpartition("/"), each) for each in planned["files"]]
+    rows = [
+        {"of": f"{folder or '(no partition)'}: {each['why']}", "bytes": each["bytes"], "file": name}
+        for folder, _, name, each in paths
+    ]
+    show_one({**planned, "files": len(rows)}, as_json)
+    if rows:
+        show_grouped(rows, "of", as_json)
 
 
 def compact(

@@ -179,6 +179,18 @@ def test_nothing_is_cut_off_in_a_narrow_window(tmp_path: Path, command: str) -> 
     assert "…" not in shown
 
 
+def test_what_a_clean_would_delete_has_a_line_for_each_file(tmp_path: Path) -> None:
+    table = table_with(tmp_path, clean__policy="KEEP_LATEST_FILE_VERSIONS", cleaner__fileversions__retained=1)
+    for _ in range(2):
+        write(table, 1)
+    [planned] = call("clean", table.location, "--dry-run")["files"]
+    shown = CliRunner().invoke(app, ["clean", table.location, "--dry-run"], env={"COLUMNS": "100"}).output
+    name = planned["path"].rpartition("/")[2]
+    assert [line.split() for line in shown.splitlines()][-1] == [str(planned["bytes"]), name]
+    assert planned["why"] in shown
+    assert ["held", "none"] in [line.split() for line in shown.splitlines()]
+
+
 def test_the_timeline_has_a_line_for_each_instant_below_who_did_it(tmp_path: Path) -> None:
     table = table_with(tmp_path)
     instants = [write(table, number) for number in range(3)]
