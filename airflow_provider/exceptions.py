@@ -3,7 +3,7 @@
 ::
 
     TableServiceError
-    ├── InvalidInputError                what the caller gave cannot work; nothing was written
+    ├── InvalidInputError                the caller's argument is invalid; nothing was written
     │   ├── MissingColumnError
     │   ├── InvalidRecordKeyError
     │   ├── InvalidPartitionValueError
@@ -49,14 +49,14 @@
     │   ├── ReplicationTargetError
     │   ├── ReplicationLeaseError        (retryable)
     │   └── MetastoreUnavailableError    (retryable)
-    ├── ReplicationError                 what a replication cannot bring to the target
-    ├── IndexCatchUpTimeoutError         an index that waits for other writers (retryable)
-    ├── JobFailedError                   a job ended without saying why (retryable)
+    ├── ReplicationError                 a replication cannot copy a table or a file to the target
+    ├── IndexCatchUpTimeoutError         other writers did not end while an index waited (retryable)
+    ├── JobFailedError                   a job ended without a result (retryable)
     ├── SparkUnavailableError            a Spark Connect server cannot be reached (retryable)
-    └── ServiceStoppedError              a table service that failed again and again
+    └── ServiceStoppedError              a table service failed several times in a row
 
-``retryable`` says whether the same call, made again with nothing else changed, can
-succeed. Errors cross process borders by :func:`to_dict` and :func:`from_dict`.
+``retryable`` says whether the same call can succeed later with nothing else changed. :func:`to_dict` and
+:func:`from_dict` carry an error to another process.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class TableServiceError(Exception):
 
 
 class InvalidInputError(TableServiceError):
-    """Raised before anything is written, when an argument cannot work."""
+    """Raised before anything is written, when an argument is invalid."""
 
 
 class MissingColumnError(InvalidInputError):
@@ -108,33 +108,33 @@ class UnreadableSourceError(InvalidInputError):
 
 
 class MissingSourceError(UnreadableSourceError):
-    """Raised when there is nothing at one of the source's paths."""
+    """Raised when one of the source's paths has no file."""
 
 
 class SourceNotThereYetError(MissingSourceError):
-    """Raised in place of :class:`MissingSourceError` where the caller wants to try again later."""
+    """Raised in place of :class:`MissingSourceError` if the caller wants to try again later."""
 
     retryable = True
 
 
 class SparkNeededError(InvalidInputError):
-    """Raised when Spark reads a source, and pyarrow does not read it in the same way."""
+    """Raised when pyarrow does not read a source as Spark does."""
 
 
 class UnknownOperationError(InvalidInputError):
-    """Raised when an operation, index or option is not known; names the known ones."""
+    """Raised when an operation, index or option is not known; the message names the known ones."""
 
 
 class WriteIdsRequiredError(InvalidInputError):
-    """Raised when a managed table is read without a write id list where one is required."""
+    """Raised when a reader sends no write id list for a managed table, and the metastore requires one."""
 
 
 class SparkVersionError(InvalidInputError):
-    """Raised when the installed PySpark is not whole, or does not fit the Spark that it talks to."""
+    """Raised when the installed PySpark is incomplete, or does not fit the Spark that it connects to."""
 
 
 class InvalidConnectionError(InvalidInputError):
-    """Raised when an Airflow connection's fields or extras cannot work."""
+    """Raised when a field or an extra of an Airflow connection is invalid."""
 
 
 class TableError(TableServiceError):
@@ -146,19 +146,19 @@ class NotATableError(TableError):
 
 
 class TableExistsError(TableError):
-    """Raised when a table is created where there is one already."""
+    """Raised when a new table's location already holds a table."""
 
 
 class UnsupportedTableError(TableError):
-    """Raised when a table's version, layout or type cannot be used for what was asked."""
+    """Raised when a table's version, layout or type does not support the caller's operation."""
 
 
 class CorruptTableError(TableError):
-    """Raised when a file of the table cannot be what it should be."""
+    """Raised when the content of a table's file is invalid."""
 
 
 class DuplicateRecordKeyError(TableError):
-    """Raised when a record key lives in two file groups, where it may live in one only."""
+    """Raised when a record key is in two file groups, but may be in only one."""
 
 
 class NoSuchInstantError(TableError):
@@ -166,21 +166,21 @@ class NoSuchInstantError(TableError):
 
 
 class NoWriteIdError(TableError):
-    """Raised when the row ids of rows are asked for that were not written in a metastore transaction."""
+    """Raised when a reader asks for row ids of rows that were not written in a metastore transaction."""
 
 
 class SnapshotUnavailableError(TableError):
-    """Raised when the files no longer, or not yet, tell apart what a snapshot shows and what it does not."""
+    """Raised when the files do not separate the rows of a snapshot from others, or no longer do."""
 
 
 class SnapshotNotSettledError(SnapshotUnavailableError):
-    """Raised when a commit may still complete that belongs to a snapshot of the past."""
+    """Raised when a commit that belongs to a snapshot of the past may still complete."""
 
     retryable = True
 
 
 class CheckpointExpiredError(TableError):
-    """Raised when what changed since a checkpoint was archived or cleaned meanwhile."""
+    """Raised when commits or files after a checkpoint are archived, cleaned or undone."""
 
 
 class CommitError(TableServiceError):
@@ -194,7 +194,7 @@ class WriteConflictError(CommitError):
 
 
 class HigherPriorityWriteError(WriteConflictError):
-    """Raised when a write gives way to a live writer of higher priority on the same file groups."""
+    """Raised when a write yields to a live writer of higher priority on the same file groups."""
 
 
 class InstantRolledBackError(CommitError):
@@ -216,7 +216,7 @@ class LockError(TableServiceError):
 
 
 class LockTimeoutError(LockError):
-    """Raised when a lock was not acquired in time; names the holder."""
+    """Raised when a lock was not acquired in time; the message names the holder."""
 
 
 class LockLostError(LockError):
@@ -262,9 +262,9 @@ class EnclosingTransactionError(MetastoreError):
 
     @classmethod
     def caused_by(cls, error: MetastoreError) -> EnclosingTransactionError:
-        """The error that adds the remedy.
+        """Make this error from the metastore's error, with the remedy added.
 
-        :param error: what the metastore says of the transaction.
+        :param error: the metastore's error about the transaction.
         """
         remedy = "begin another transaction and run all its writes again"
         in_a_dag = "in a DAG, clear the task that began it, and all that follow"
@@ -272,7 +272,7 @@ class EnclosingTransactionError(MetastoreError):
 
 
 class TransactionOpenError(MetastoreError):
-    """Raised when an acquired lock is to be given back while its transaction is open."""
+    """Raised when a caller unlocks an acquired lock while its transaction is open."""
 
     retryable = False
 
@@ -290,21 +290,21 @@ class EventsExpiredError(MetastoreError):
 
 
 class UnsupportedByServerError(MetastoreError):
-    """Raised when a metastore reached by Thrift cannot be asked for something; a database could."""
+    """Raised when a metastore server has no request for an operation; the metastore's database would do."""
 
     retryable = False
 
 
 class ConsumerGoneError(MetastoreError):
-    """Raised when a consumer of the notification log that is waited for shows no sign of life."""
+    """Raised when a caller waits for a consumer of the notification log that gives no sign of life."""
 
 
 class ReplicationTargetError(MetastoreError):
-    """A client other than its replicator wants to change a database that is the target of a replication."""
+    """Raised when a client other than the replicator changes a database that is a replication's target."""
 
 
 class ReplicationLeaseError(MetastoreError):
-    """Another replicator is at work for the policy."""
+    """Raised when another replicator runs for the policy."""
 
     retryable = True
 
@@ -314,21 +314,21 @@ class MetastoreUnavailableError(MetastoreError):
 
 
 class MetastoreAccessError(MetastoreError):
-    """Raised when a metastore does not let a user in."""
+    """Raised when a metastore refuses a user."""
 
     retryable = False
 
 
 class ServiceStoppedError(TableServiceError):
-    """Raised when a table service has failed so often in a row on a table that it stops by itself."""
+    """Raised when a table service has stopped itself on a table, after too many failures in a row."""
 
 
 class ReplicationError(TableServiceError):
-    """The target of a replication cannot be made what the source is."""
+    """Raised when a replicator cannot make the target equal to the source."""
 
 
 class IndexCatchUpTimeoutError(TableServiceError):
-    """Raised when writers that know nothing of an index had not ended when its building could have."""
+    """Raised when writers that do not log to a new index have not ended before the build's time limit."""
 
     retryable = True
 
@@ -340,7 +340,7 @@ class SparkUnavailableError(TableServiceError):
 
 
 class JobFailedError(TableServiceError):
-    """Raised when a Spark job ended without a result; carries the tail of its log."""
+    """Raised when a Spark job ended without a result; the message has the end of its log."""
 
     retryable = True
 
@@ -364,8 +364,8 @@ def from_dict(described: dict[str, Any]) -> TableServiceError:
     """Rebuild an error from :func:`to_dict`.
 
     :param described: the dict.
-    :return: an exception of the same type where it is one of ours, else
-        :class:`JobFailedError` with the foreign type's name in its message.
+    :return: an exception of the same type if it is one of ours; otherwise a :class:`JobFailedError` with the
+        foreign type's name in its message.
     """
     found = globals().get(described["type"])
     if isinstance(found, type) and issubclass(found, TableServiceError):

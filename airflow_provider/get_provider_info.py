@@ -1,4 +1,4 @@
-"""What Airflow reads about this provider at start; data only, so that it imports nothing."""
+"""The description of this provider that Airflow reads at its start; data only, so that it imports nothing."""
 
 from __future__ import annotations
 

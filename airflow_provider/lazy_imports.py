@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used (PEP 562)."""
+"""Packages that import each of their names at its first use (PEP 562)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import Any
 def lazy_imports(package: str) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package that imports its names under ``if TYPE_CHECKING:``.
 
-    A type checker needs that block. At run time it says, too, which module a name comes from, so that
-    the package lists its names as every other package does. A caller pays for the modules that it names.
+    A type checker needs that block. At run time the block also tells from which module a name comes, so the
+    package lists its names as every other package does. A caller imports only the modules of the names that
+    it uses.
 
     :param package: ``__name__`` of the package.
     :return: a function that raises AttributeError for a name that the block does not import.

@@ -1,8 +1,8 @@
-"""What work on tables measures, for the listeners of this process.
+"""Measurements of work on tables, for the listeners of this process.
 
-The engine counts and times by this module, and knows nothing of the listener: a task of Airflow, which hands
-the measurements on to Airflow's own stats. There may be none. A job in another process collects what it
-measures, and its answer brings it to the operator. The names and tags are listed in docs/metrics.md.
+The engine counts and times by this module, and does not depend on the listener. In a task of Airflow the
+listener passes the measurements to Airflow's own stats. There may be no listener. A job in another process
+collects its measurements, and its answer brings them to the operator. docs/metrics.md lists names and tags.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Listener = Callable[["Measurement"], object]
 
 @dataclass(frozen=True)
 class Measurement:
-    """One thing that was measured.
+    """One measurement.
 
     :param kind: ``counter``, ``timer`` (in seconds) or ``gauge``.
     :param name: such as ``commits``.
-    :param value: how many more, how long, or how much.
-    :param tags: what it is about; ``table`` is the table's location.
-    :param at: seconds since the epoch, when it was measured; a timer ended then.
+    :param value: the increase of a counter, the duration of a timer, or the value of a gauge.
+    :param tags: the subject of the measurement; ``table`` is the table's location.
+    :param at: time of the measurement, in seconds since the epoch; for a timer its end.
     """
 
     kind: Literal["counter", "timer", "gauge"]
@@ -34,7 +34,7 @@ class Measurement:
     at: float = field(default_factory=time.time, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The measurement as JSON-able dict; ``Measurement(**it)`` is the same again."""
+        """The measurement as a JSON-able dict, from which ``Measurement(**dict)`` makes an equal one."""
         return asdict(self)
 
 
@@ -43,9 +43,9 @@ _listeners: list[Listener] = []
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell a function every measurement of this process, whatever the thread, for as long as this lasts.
+    """Pass every measurement of this process, from any thread, to a function, until the block ends.
 
-    :param listener: must not raise.
+    :param listener: the function; it must not raise.
     """
     _listeners.append(listener)
     try:
@@ -55,10 +55,10 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def count(name: str, value: float = 1, /, **tags: object) -> None:
-    """Say that something happened.
+    """Increase a counter.
 
-    :param name: of the counter.
-    :param value: how often, or how much of it; nothing is said of 0.
+    :param name: the counter's name.
+    :param value: the increase; 0 makes no measurement.
     :param tags: see :class:`Measurement`.
     """
     if value:
@@ -66,20 +66,20 @@ def count(name: str, value: float = 1, /, **tags: object) -> None:
 
 
 def took(name: str, seconds: float, /, **tags: object) -> None:
-    """Say how long something took.
+    """Report a duration.
 
-    :param name: of the timer.
-    :param seconds: its duration.
+    :param name: the timer's name.
+    :param seconds: the duration.
     :param tags: see :class:`Measurement`.
     """
     _say("timer", name, seconds, tags)
 
 
 def gauge(name: str, value: float, /, **tags: object) -> None:
-    """Say how much there is of something.
+    """Report the present value of a gauge.
 
-    :param name: of the gauge.
-    :param value: now.
+    :param name: the gauge's name.
+    :param value: the present value.
     :param tags: see :class:`Measurement`.
     """
     _say("gauge", name, value, tags)
@@ -87,11 +87,11 @@ def gauge(name: str, value: float, /, **tags: object) -> None:
 
 @contextmanager
 def collected() -> Iterator[list[dict[str, Any]]]:
-    """Collect the measurements of a block for another process, which says them by :func:`tell_again`.
+    """Collect the measurements of a block for another process, which reports them by :func:`tell_again`.
 
-    Nobody else hears them here.
+    The listeners of this process do not get them.
 
-    :return: fills with what :meth:`Measurement.to_dict` gives.
+    :return: a list that the block fills with results of :meth:`Measurement.to_dict`.
     """
     found: list[dict[str, Any]] = []
     others, _listeners[:] = list(_listeners), [lambda measured: found.append(measured.to_dict())]
@@ -103,9 +103,9 @@ def collected() -> Iterator[list[dict[str, Any]]]:
 
 @contextmanager
 def timed(name: str, /, **tags: object) -> Iterator[None]:
-    """Say how long a block took, also when it raises.
+    """Report the duration of a block, also when the block raises.
 
-    :param name: of the timer.
+    :param name: the timer's name.
     :param tags: see :class:`Measurement`.
     """
     began = time.monotonic()
@@ -116,7 +116,7 @@ def timed(name: str, /, **tags: object) -> Iterator[None]:
 
 
 def tell_again(measured: Iterable[Mapping[str, Any]]) -> None:
-    """Tell what another process has measured.
+    """Report the measurements of another process.
 
     :param measured: from :meth:`Measurement.to_dict`.
     """

@@ -33,9 +33,9 @@ def opened_table(table: str) -> HudiTable:
     """Open the table that a command names.
 
     :param table: path, URL, or ``database.table`` in the metastore of the option ``--metastore``.
-    :raises InvalidInputError: when it is a name and no metastore was given.
-    :raises NoSuchObjectError: when the metastore does not know it.
-    :raises NotATableError: when there is no table.
+    :raises InvalidInputError: when the command names no metastore for a ``database.table``.
+    :raises NoSuchObjectError: when the metastore does not know the table.
+    :raises NotATableError: when there is no table at the location.
     """
     from airflow_provider.metastore.model import is_location, split_table_name
     from airflow_provider.table import HudiTable
@@ -55,13 +55,13 @@ def opened_table(table: str) -> HudiTable:
 
 
 def registered_name() -> tuple[str, str] | None:
-    """Database and name of the command's table; None where it was given by its path."""
+    """Database and name of the command's table; None if the command gives its path."""
     return _name.get()
 
 
 @contextmanager
 def table_metastore() -> Iterator[AnyMetastore | None]:
-    """The metastore in which the command's table is registered; None where it was given by its path."""
+    """The metastore in which the command's table is registered; None if the command gives its path."""
     url = given_metastore.get()
     if url is None or _name.get() is None:
         yield None
@@ -73,10 +73,11 @@ def table_metastore() -> Iterator[AnyMetastore | None]:
 
 
 def lock_config(table: HudiTable) -> dict[str, Any]:
-    """What the option ``--lock`` says of the table's lock, and the table's own options; empty for the
-    filesystem lock in the table.
+    """The lock's configuration from the option ``--lock`` and the table's own options.
 
-    :raises InvalidConnectionError: when ``--lock`` is no JSON object, or the two say different things.
+    It is empty for the filesystem lock in the table.
+
+    :raises InvalidConnectionError: when ``--lock`` is no JSON object, or contradicts the table's options.
     """
     from airflow_provider.locks import agreed_config
 
@@ -101,7 +102,7 @@ def table_lock(table: HudiTable) -> LockProvider:
 
 
 def effective_options(table: HudiTable) -> EffectiveOptions:
-    """What the table says where a command's own options are left out.
+    """The table's options, as defaults of a command's own options.
 
     :raises InvalidInputError: when the table's options contradict each other.
     """
@@ -113,4 +114,4 @@ def effective_options(table: HudiTable) -> EffectiveOptions:
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="Path, URL or database.table.", show_default=False)
 ]
-"""What :func:`opened_table` opens."""
+"""The argument of a command that :func:`opened_table` opens."""

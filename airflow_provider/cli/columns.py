@@ -39,9 +39,9 @@ def alter(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a table's columns, as one commit; inner ones by their path, as in address.street.
+    """Change a table's columns, as one commit; name nested columns by their path, as in address.street.
 
-    Of a table that is given by its name the metastore's columns follow.
+    If the table is given by its name, the command also changes the metastore's columns.
     """
     from airflow_provider.services.alter_table import Alteration, alter_table
     from airflow_provider.services.metastore_columns import follow_columns

@@ -32,7 +32,7 @@ ToDrop = Annotated[
 
 @commands.command("show")
 def show_indexes(name: TableArgument, as_json: AsJson = False) -> None:
-    """The indexes that a table has, and how far those are that are being built."""
+    """Show the indexes of a table, and the progress of index builds."""
     from airflow_provider.indexing import index_status
 
     show([each.to_dict() for each in index_status(opened_table(name))], as_json)
@@ -57,7 +57,7 @@ def build(
 ) -> None:
     """Plan indexes and build them in this process.
 
-    Those that the table's options enable when none is named, or `files` alone.
+    Without names, it builds the indexes that the table's options enable, or `files` alone.
     """
     from airflow_provider.concurrency import HeartbeatSettings
     from airflow_provider.indexing import (
@@ -84,7 +84,7 @@ def build(
     settings = IndexRunSettings(
         timeout_seconds=options.check_timeout if timeout is None else timeout,
         heartbeat=HeartbeatSettings(**beats),
-        max_failures=None,  # a person who calls it by hand has seen why it failed
+        max_failures=None,  # a person who builds an index by hand knows about earlier failures
     )
     done = [run_index(table, each, settings=settings, lock=table_lock(table)) for each in plans]
     show([each.to_dict() for each in done if each is not None], as_json)
@@ -92,7 +92,7 @@ def build(
 
 @commands.command()
 def drop(name: TableArgument, indexes: ToDrop = None, as_json: AsJson = False) -> None:
-    """Drop indexes; the whole metadata table with `files`, or when none is named."""
+    """Drop indexes. With `files`, or without names, it drops the whole metadata table."""
     from airflow_provider.indexing import drop_index
     from airflow_provider.table.metadata_table import MetadataPartition
 

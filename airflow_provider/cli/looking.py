@@ -1,4 +1,4 @@
-"""Commands that look at a table and change nothing."""
+"""Commands that show a table and change nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def timeline(name: TableArgument, as_json: AsJson = False, last: int = 20) -> None:
-    """Instants of the active timeline with their owners, and those that were undone; the newest last."""
+    """Show the instants of the active timeline with their owners, and undone instants; the newest last."""
     from airflow_provider.reports import TableHistory, name_of, report_timeline
 
     rows = [
@@ -53,7 +53,7 @@ def show_(
 
 
 def files(name: TableArgument, as_json: AsJson = False, as_of: str | None = None) -> None:
-    """File groups that a reader sees, with the files of their newest slice."""
+    """Show the file groups that a reader sees, with the files of their newest slice."""
     from airflow_provider.table.reading import file_slices
 
     table = opened_table(name)
@@ -76,7 +76,7 @@ def files(name: TableArgument, as_json: AsJson = False, as_of: str | None = None
 
 
 def _show_files(rows: list[dict[str, Any]], as_json: bool) -> None:
-    if not as_json:  # the path says partition, file group and instant once more
+    if not as_json:  # the path contains partition, file group and instant, too
         rows = [
             {"partition": each["partition"], "bytes": each["bytes"], "instant": each["instant"]}
             | {"file_id": each["file_id"]}
@@ -106,7 +106,7 @@ def explain_(
     as_of: str | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which indexes a query can use, and how many files it has to open."""
+    """Show which indexes a query can use, and how many files it has to open."""
     from airflow_provider.table.reading import explain
     from airflow_provider.table.skipping import parse_filter
 
@@ -122,7 +122,7 @@ def explain_(
 
 
 def heartbeats(name: TableArgument, as_json: AsJson = False) -> None:
-    """Writes that have not ended, and whether their writers live."""
+    """Show the writes that have not ended, and whether their writers are alive."""
     from airflow_provider.reports import report_pending
 
     told = ("instant", "operation", "phase", "alive", "age_seconds", "priority", "owner", "operation_key")

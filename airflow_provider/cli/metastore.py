@@ -156,7 +156,7 @@ def user(
 
 @commands.command()
 def consumers(db: MetastoreDatabase, as_json: AsJson = False) -> None:
-    """Show who follows the notification log, how far each is, and whom retention waits for."""
+    """Show the consumers of the notification log, their positions, and for which ones retention waits."""
     # Imported here: the other commands need no database.
     from airflow_provider.reports import report_consumers
 
@@ -170,7 +170,7 @@ def forget(
     db: MetastoreDatabase,
     as_json: AsJson = False,
 ) -> None:
-    """Unregister a consumer of the notification log: retention waits for it no longer."""
+    """Unregister a consumer of the notification log, so that retention no longer waits for it."""
     with opened_metastore(db) as opened:
         opened.unregister_consumer(consumer)
     show([{"forgotten": consumer}], as_json)

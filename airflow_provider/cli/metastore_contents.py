@@ -37,7 +37,7 @@ def tables(
 
 
 def transactions(db: MetastoreDatabase, as_json: AsJson = False) -> None:
-    """List the open transactions: whose, for how long, and what each writes."""
+    """List the open transactions, with owner, age and the tables that each writes."""
     from airflow_provider.reports import name_of, report_metastore
 
     with opened_metastore(db) as metastore:
@@ -62,7 +62,7 @@ def write_ids(
     db: MetastoreDatabase,
     as_json: AsJson = False,
 ) -> None:
-    """Show which write ids of a table a reader sees, and whose are open."""
+    """Show the write ids of a table that a reader sees, and the transactions of the open ones."""
     from airflow_provider.metastore.model import split_table_name
     from airflow_provider.reports import name_of, report_write_ids
 

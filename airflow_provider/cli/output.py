@@ -23,10 +23,10 @@ _R = TypeVar("_R")
 
 
 def show(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Print rows with the same columns; one below the other, where the names do not fit side by side.
+    """Print rows with the same columns. If the columns do not fit side by side, print them below each other.
 
-    :param rows: one mapping a row.
-    :param as_json: as a JSON array.
+    :param rows: one mapping for each row.
+    :param as_json: whether to print a JSON array.
     """
     if as_json:
         console.print_json(json.dumps(rows, default=str))
@@ -61,12 +61,12 @@ def show_grouped(
 ) -> None:
     """Print rows below a heading for each value of a column, so that a row has one line of 100 characters.
 
-    :param rows: one mapping a row, those of one group beside each other; what may be long comes last.
+    :param rows: one mapping for each row, with the rows of a group together; long values come last.
     :param by: the column.
-    :param as_json: as a JSON array.
-    :param nothing: the heading where the column is empty.
-    :param titled: whether the names of the columns stand above all of them. In a window that is too narrow
-        for that, :func:`show` prints the rows.
+    :param as_json: whether to print a JSON array.
+    :param nothing: the heading of rows whose value in the column is empty.
+    :param titled: whether to print the columns' names above all rows. If the window is too narrow for that,
+        :func:`show` prints the rows.
     """
     if as_json or not rows:
         show(rows, as_json)
@@ -94,8 +94,8 @@ def show_grouped(
 def show_one(described: Mapping[str, Any], as_json: bool) -> None:
     """Print one thing, a line for each of its properties.
 
-    :param described: its properties; nested ones are printed as JSON.
-    :param as_json: as a JSON object.
+    :param described: its properties; nested properties are printed as JSON.
+    :param as_json: whether to print a JSON object.
     """
     if as_json:
         console.print_json(json.dumps(described, default=str))
@@ -125,9 +125,9 @@ def _text(value: Any) -> str:
 
 
 def telling_progress(command: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorator: on a terminal, shows for how long the command works and what it did last.
+    """Decorator: on a terminal, shows for how long the command has been working, and its last step.
 
-    It goes to the standard error, and is gone when the command ends.
+    The line goes to the standard error, and disappears when the command ends.
     """
 
     @wraps(command)
@@ -160,7 +160,7 @@ def telling_progress(command: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 class _Shown(logging.Handler):
-    """Shows the newest message, in place of the one before."""
+    """Shows the newest message, in place of the previous one."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__(logging.INFO)

@@ -76,7 +76,7 @@ def replicate(
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Bring databases of one metastore into another one, with their tables' data, under the same ids."""
+    """Copy databases of one metastore into another one, with their tables' data, under the same ids."""
     from airflow_provider.replication import CopySettings, ReplicationSettings, Replicator
 
     if not as_json:
@@ -152,7 +152,7 @@ def status(
     policy: Annotated[str | None, typer.Option(help="Only this replication.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How far replications into a metastore are: lag in events, transactions and seconds, last error."""
+    """Show the replications into a metastore: lag in events, transactions and seconds, last error."""
     from airflow_provider.replication import is_source_of, replication_lag, replications
 
     with ExitStack() as opened:
@@ -177,7 +177,7 @@ def end(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a replication for good: its target takes writes from its last whole transaction on."""
+    """End a replication for good; its target takes writes from its last whole transaction on."""
     from airflow_provider.replication import end_replication
 
     with ExitStack() as opened:

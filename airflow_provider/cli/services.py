@@ -1,9 +1,9 @@
 """Commands that run table services, as the operators do.
 
-A person who calls a service by hand has seen why it failed. So the command runs a service also when it has
-stopped itself.
+A person who runs a service by hand knows why it failed. So the command also runs a service that has stopped
+itself.
 
-A command imports the service that it runs, so that the others do not delay it.
+A command imports only the service that it runs, so that the other services do not delay it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def plan(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The clusterings that are planned or under way, and what another would cluster now."""
+    """Show the clusterings that are planned or running, and what another clustering would do now."""
     from airflow_provider.services.clustering import (
         ClusteringSettings,
         clustering_progress,
@@ -113,9 +113,9 @@ def rollback(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Roll back a pending instant; or every writer whose heartbeat has expired, and what reverts have left.
+    """Roll back a pending instant, or every writer with an expired heartbeat; delete files that reverts left.
 
-    Of a table that is given by its name transactions that timed out are ended too.
+    If the table is given by its name, the command also ends transactions that timed out.
     """
     from airflow_provider.concurrency import rollback as roll_back
     from airflow_provider.services.failed_writes import rollback_failed_writes
@@ -184,7 +184,7 @@ def compact(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compact a merge-on-read table, and any table's metadata table: what was begun, then what is due."""
+    """Compact a merge-on-read table, and any table's metadata table: pending compactions, then due ones."""
     from airflow_provider.services import compaction
     from airflow_provider.services.compaction_plan import CompactionSettings
     from airflow_provider.services.table_compaction import (
@@ -238,7 +238,7 @@ def failures(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which services have failed in a row, and so may have stopped themselves."""
+    """Show the services that have failed in a row, and may have stopped themselves."""
     from airflow_provider.concurrency import plans
 
     table = opened_table(name)
@@ -259,7 +259,7 @@ def options(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change the Hudi options of a table, which hold for everybody who works on it."""
+    """Show or change the Hudi options of a table, which apply to all its writers and services."""
     from airflow_provider.services import table_options
 
     table = opened_table(name)
@@ -309,7 +309,7 @@ def restore(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take the table back to a commit; what was committed since is gone for good."""
+    """Restore the table to a commit; all later commits are gone for good."""
     from airflow_provider.services import restore as restoring
 
     table = opened_table(name)
@@ -329,7 +329,7 @@ def upgrade(
     down: Annotated[bool, typer.Option("--down", help="From version 9 to 8 instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a copy-on-write table of version 6 or 8 one of version 9, and drop its indexes."""
+    """Upgrade a copy-on-write table of version 6 or 8 to version 9, and drop its indexes."""
     from airflow_provider.services import upgrade as versions
 
     table = opened_table(name)

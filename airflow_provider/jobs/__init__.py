@@ -1,4 +1,4 @@
-"""Jobs as data: the work of a process on a Spark cluster, and the JSON that carries it there.
+"""Jobs as data: the work of a process on a Spark cluster, and its JSON.
 
 Each job extends :class:`TableJob`, where reading begins. ``engine`` chooses the engine that runs a job.
 """

@@ -24,15 +24,15 @@ class TableJob:
     :param storage_options: keyword arguments of the table's fsspec file system; executors need them too.
     :param lock: configuration for :func:`~airflow_provider.locks.open_lock`.
     :param table_name: the table's name for people; the one in its properties when None.
-    :param operation_key: equal for all tries of one operation, so that a later try finds an earlier one's
-        commit.
+    :param operation_key: equal for all tries of one operation, so that a later try finds the commit of an
+        earlier try.
     :param operation_since: an instant time at or before the first of these tries, so that only the commit
         log's end has to be read.
     :param job_id: names the file in which the job leaves its result.
     :param spark_conf: configuration of a session that the job opens for itself.
     :param connect_timeout: seconds within which a Spark Connect server has to be reached.
-    :param engine: the engine that runs the job: :data:`SPARK`, or :data:`ARROW`, which is this package alone,
-        in one process.
+    :param engine: the engine that runs the job: :data:`SPARK`, or :data:`ARROW`, which is pyarrow in one
+        process, without Spark.
     :cvar kind_of_job: the job's kind, for its JSON and its errors.
     """
 
@@ -50,7 +50,7 @@ class TableJob:
     engine: str = field(default=SPARK, kw_only=True)
 
     def to_json(self) -> str:
-        """The job as text; it contains the storage options, so be careful who may read it."""
+        """The job as text. It contains the storage options, which may be secrets: limit who may read it."""
         return json.dumps({"job": self.kind_of_job, **asdict(self)})
 
     @classmethod
@@ -125,7 +125,7 @@ def _by_setting(cls: Any, settings: Mapping[str, Any]) -> Any:
 def _places(
     cls: Any, settings: frozenset[str]
 ) -> tuple[frozenset[str], Sequence[tuple[str, Any, frozenset[str]]]]:
-    """Which of some settings are fields, and which belong to which field, with that field's type."""
+    """Divides settings into fields of the job, and settings of a field, with that field's type."""
     own = _parts(cls).keys() & settings
     left, inside = settings - own, []
     for name, (hint, names) in _inner_parts(cls).items():

@@ -1,4 +1,4 @@
-"""Writes into tables that a metastore knows: each write is one instant and one transaction.
+"""Writes into tables that are registered in a metastore: each write is one instant and one transaction.
 
 :class:`ManagedWrite` opens the transaction, finds an earlier try's commit, and ends instant and transaction
 together. Operators, :func:`~airflow_provider.spark.ingest` and

@@ -1,4 +1,4 @@
-"""One write into one table: one instant, and one transaction where a metastore knows the table."""
+"""One write into one table: one instant, and one transaction if the table is registered in a metastore."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ class TransactionIds:
 class ManagedWrite:
     """One write into one table, with the transaction and the retry around it.
 
-    A table that the metastore knows is written in a transaction. The transaction is opened, with a write id,
-    before the write, which puts both ids into its commit metadata. After the commit the new partitions are
-    registered, an INSERT event names each partition's new files, and the transaction commits, all at once.
-    A table given by its location is written without a transaction.
+    A write into a registered table has a transaction. The class opens the transaction, with a write id,
+    before the write, and the write puts both ids into its commit metadata. After the commit one step
+    registers the new partitions, writes an INSERT event with the new files of each partition, and commits the
+    transaction. A write into a table given by its location has no transaction.
 
     A retry first looks for the earlier try's commit. If that try committed, the retry ends the earlier
-    transaction and returns its result. Otherwise the earlier try is rolled back, and the write runs.
+    transaction and returns its result. Otherwise the retry rolls the earlier try back, and the write runs.
 
     :param resolved: the table's location, and its name in the metastore.
     :param table: the table, open.
-    :param metastore: opens the metastore; called only for a table that it knows.
+    :param metastore: opens the metastore; called only for a registered table.
     :param operation: the operation that this try belongs to.
     :param earlier_result: returns the result of a commit that an earlier try of the operation made, with the
         keys of the result of ``write``.
-    :param joined_txn: an open transaction that its own caller ends; the write opens one itself when None.
-    :param is_stopped: whether the caller was told to stop, so that a write that committed nevertheless does
-        not count as success.
+    :param joined_txn: an open transaction that its own caller ends; when None, the write opens a transaction.
+    :param is_stopped: whether the caller was told to stop. Then a write that committed all the same does not
+        count as success.
     :param wait_for: asked about an earlier try's pending instant; see
         :func:`~airflow_provider.concurrency.settle_operation`.
     """
@@ -98,8 +98,8 @@ class ManagedWrite:
         """Write, or return the result of an earlier try.
 
         :param write: writes one commit with these ids and returns its result, a dict with at least
-            ``instant``, ``partitions`` and ``schema_changes``. When it raises, nothing of it is running any
-            more.
+            ``instant``, ``partitions`` and ``schema_changes``. When it raises, no part of the write is
+            running any more.
         :param prepare: called before the transaction opens, and only when the write has to run.
         :return: its result, with ``txn_id``, ``write_id`` and ``event_id``, which are None without a
             metastore; ``event_id`` is None in a joined transaction as well.
@@ -118,11 +118,12 @@ class ManagedWrite:
         return result
 
     def leave(self, start: Callable[[TransactionIds], None]) -> None:
-        """Start a write that goes on without this process, which :meth:`end` ends later.
+        """Start a write that continues without this process; :meth:`end` ends it later.
 
-        The transaction stays open; who waits for the write keeps it alive by heartbeats.
+        The transaction stays open; the process that waits for the write keeps it alive by heartbeats.
 
-        :param start: starts the write with these ids and returns. When it raises, nothing of it is running.
+        :param start: starts the write with these ids and returns. When it raises, no part of the write is
+            running.
         :raises EnclosingTransactionError: see :meth:`run`.
         :raises MetastoreUnavailableError: when the metastore cannot be reached.
         :raises TableServiceError: any error of ``start``; the transaction is aborted then.
@@ -133,12 +134,12 @@ class ManagedWrite:
                 transaction.leave_open()
 
     def end(self) -> dict[str, Any] | None:
-        """End a write that :meth:`leave` started, once nothing of it is running any more.
+        """End a write that :meth:`leave` started, once no part of the write is running any more.
 
         :return: its result, as :meth:`run` returns it; None when it left no commit, and its transaction is
             aborted.
         :raises EnclosingTransactionError: see :meth:`run`.
-        :raises TableError: when what it left cannot be rolled back.
+        :raises TableError: when the write cannot be rolled back.
         """
         with self.enclosing_transaction():
             result = self.end_earlier_try()
@@ -150,7 +151,7 @@ class ManagedWrite:
     def enclosing_transaction(self) -> Iterator[None]:
         """Make sure that a joined transaction is open before and after the write.
 
-        :raises EnclosingTransactionError: when it has ended or was aborted.
+        :raises EnclosingTransactionError: when the joined transaction has ended or was aborted.
         """
         if self.joined_txn is None:
             yield
@@ -172,7 +173,8 @@ class ManagedWrite:
             recovered = recover_transactions(metastore, storage_options=self.table.storage.options)
             settle_transactions(metastore, self.table)
         except (TableServiceError, OSError) as error:
-            # They may write to other tables, in other storages; this write does not depend on them.
+            # These transactions may write to other tables, in other storages; this write does not depend on
+            # them.
             log.warning("transactions of dead writers could not be ended now: %s", error)
             return
         for each in recovered:
@@ -196,7 +198,7 @@ class ManagedWrite:
                         if transaction:
                             transaction.may_have_committed(False)
                         raise
-                    # The commit succeeded and only the answer was lost: the timeline is the truth.
+                    # The commit succeeded and only the answer was lost: the timeline has the commit.
                     log.warning("instant %s had committed when its write ended: %s", commit.instant, error)
                     result = self.earlier_result(commit)
                     if self.is_stopped() or not isinstance(error, Exception):
@@ -204,7 +206,7 @@ class ManagedWrite:
                 if transaction:
                     self._record(transaction, result)
         except TransactionAbortedError:
-            # Whoever aborted it did not ask the timeline, such as an administrator.
+            # Somebody, such as an administrator, aborted the transaction without a look at the timeline.
             if result is not None and transaction and self.joined_txn is None:
                 self._undo_aborted(result["instant"], transaction.txn_id)
             raise
@@ -317,9 +319,10 @@ class ManagedWrite:
     def _undo_aborted(self, instant: str, txn_id: int) -> bool:
         """Undo a commit that an earlier try made after its transaction had been aborted.
 
-        No reader with a snapshot would ever see its rows, nor any later write that is merged on them.
+        Otherwise readers with a snapshot would never see its rows, nor any later write that is merged on
+        them.
 
-        :return: False where the transaction is not aborted, or a later write is merged on the commit already.
+        :return: False if the transaction is not aborted, or a later write is merged on the commit already.
         """
         if not self.resolved.is_registered or self.metastore().get_txn(txn_id).state is not TxnState.ABORTED:
             return False

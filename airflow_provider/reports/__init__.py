@@ -2,8 +2,8 @@
 
 No report changes a table. ``table_report`` is one row of the list of tables. ``timeline_report`` has the
 instants of a table and their writers. ``metastore_report`` has the consumers of the notification log and the
-open transactions. ``task_report`` has the work of an Airflow task. ``history`` caches what never changes, so
-that a second look costs only what has changed.
+open transactions. ``task_report`` has the work of an Airflow task. ``history`` caches entries and commits,
+which never change, so that a second report reads only new ones.
 """
 
 from __future__ import annotations

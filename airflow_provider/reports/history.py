@@ -1,4 +1,4 @@
-"""A cache of what never changes: entries of the commit log, and summaries of commits."""
+"""A cache of facts that never change: entries of the commit log, and summaries of commits."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class CommitSummary:
 
 
 class TableHistory:
-    """A table, and all that was read of it so far.
+    """A table, and the entries and commits of it that were read so far.
 
-    :param table: the table; nothing is written to it.
+    :param table: the table; the class never writes to it.
     """
 
     def __init__(self, table: HudiTable) -> None:

@@ -60,9 +60,9 @@ def report_metastore(metastore: AnyMetastore) -> dict[str, Any]:
 def report_write_ids(metastore: AnyMetastore, database: str, table: str) -> dict[str, Any]:
     """The write ids of a table that a reader sees, and the transactions of the open ones.
 
-    :param metastore: the metastore that knows the table.
-    :param database: its database.
-    :param table: its name.
+    :param metastore: the metastore in which the table is registered.
+    :param database: the table's database.
+    :param table: the table's name.
     :return: JSON-able: ``high_watermark``, ``open`` (``write_id`` and its transaction, see
         :func:`report_metastore`) and ``aborted`` (the newest write ids of aborted transactions).
     :raises NoSuchObjectError: when the metastore does not know the table.
@@ -87,7 +87,6 @@ def newest_events(metastore: AnyMetastore, most: int, **of: Any) -> list[Notific
 
     :param most: how many events at most.
     :param of: a filter; see :meth:`~airflow_provider.metastore.AnyMetastore.next_events`.
-    :param of: which ones; see :meth:`~airflow_provider.metastore.AnyMetastore.next_events`.
     """
     found: list[NotificationEvent] = []
     start, step = metastore.current_event_id(), max(most, _FEWEST_LOOKED_AT)
@@ -105,7 +104,7 @@ def newest_events(metastore: AnyMetastore, most: int, **of: Any) -> list[Notific
 
 def _txn(metastore: AnyMetastore, txn_id: int) -> dict[str, Any] | None:
     txn = metastore.get_txn(txn_id)
-    if txn.state is not TxnState.OPEN:  # it ended at this moment
+    if txn.state is not TxnState.OPEN:  # the transaction has ended just now
         return None
     now = time.time()
     return {

@@ -22,7 +22,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import State, Timeline, format_time, parse_time, timeline_zone
 
 _DAY = 24 * 3600.0
-_ENTRIES = 50  # entries of the log in which the last commit is looked for
+_ENTRIES = 50  # entries of the log that the report searches for the last commit
 
 
 def report_table(history: TableHistory, lock: LockProvider | None = None) -> dict[str, Any]:
@@ -63,9 +63,10 @@ def report_pending(
 ) -> list[dict[str, Any]]:
     """Writes that have not ended: their writers, their progress, and whether the writers are alive.
 
-    :param table: the table; nothing is written to it.
-    :param timeline: its active timeline; read when None.
-    :param locks: from :func:`report_locks`, to find who commits now; phases leave that out when None.
+    :param table: the table; the report never writes to it.
+    :param timeline: the table's active timeline; read when None.
+    :param locks: from :func:`report_locks`, to find the writer that commits now; without locks no phase is
+        ``commits`` or ``waits for the lock``.
     :return: JSON-able, the fields of a :class:`~airflow_provider.concurrency.PendingInstant`, and ``who``,
         ``lane`` and ``phase``: ``planned``, ``looks for its keys``, ``writes``, ``waits for the lock``,
         ``commits``, or a phase that the writer itself reports.
@@ -91,7 +92,7 @@ def report_pending(
 
 
 def report_locks(lock: LockProvider) -> list[dict[str, Any]]:
-    """The holder of a table's lock, and those that wait for it.
+    """The holder of a table's lock, and the contenders that wait for it.
 
     :param lock: a contender for the lock.
     :return: JSON-able, the holder first: ``state`` (``held`` or ``waits``), ``owner``, ``who``, and for a

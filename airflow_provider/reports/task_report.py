@@ -15,14 +15,14 @@ _LAST = 300  # number of instants to search
 def report_task(
     history: TableHistory, task: TaskRun, locks: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """The instants of a task, of all its tries, with the phase of the one that is running.
+    """The instants of all tries of a task, with the phase of the instant that is running.
 
     :param history: history of the table that the task works on.
-    :param task: the task; its try number is ignored.
+    :param task: the task; the report ignores its try number.
     :param locks: from :func:`~airflow_provider.reports.report_locks`.
-    :return: JSON-able: ``instants`` (see :func:`~airflow_provider.reports.report_timeline`, with ``phase``
-        of a running one), newest last. While an instant is running, also ``waits_for``, the live writers of
-        higher priority, and ``lock``, its other holders.
+    :return: JSON-able: ``instants`` (see :func:`~airflow_provider.reports.report_timeline`, with ``phase`` of
+        a running instant), newest last. While an instant is running, also ``waits_for``, the live writers of
+        higher priority, and ``lock``, the holder of the lock if that is another writer.
     """
 
     def is_its(named: dict[str, Any] | None) -> bool:

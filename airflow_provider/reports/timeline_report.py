@@ -37,17 +37,17 @@ _MOST_PARTITIONS = 200
 
 
 def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True) -> list[dict[str, Any]]:
-    """The newest instants of a table's active timeline, and those that were undone among them.
+    """The newest instants of a table's active timeline, and undone instants of the same time.
 
     :param history: the table's history.
     :param last: number of instants.
-    :param with_rows: whether to report what each commit wrote; this costs one read of storage for each commit
-        that was not read before.
+    :param with_rows: whether to report the rows and files of each commit; this costs one read of storage for
+        each commit that was not read before.
     :return: JSON-able, in the order of requested times. Each has ``instant``, ``action``, ``operation``,
         ``state`` (``planned``, ``running``, ``silent``, ``done``, ``rolled back`` or ``reverted``), ``began``
-        and ``ended`` (seconds since the epoch; None while it goes on), ``completed`` (completion time),
-        ``lane``, ``priority``, ``who`` (see :func:`who`), ``reason`` of its end where it was undone,
-        ``silent_seconds`` and ``progress`` of a writer, and what it wrote.
+        and ``ended`` (seconds since the epoch; None while it is running), ``completed`` (completion time),
+        ``lane``, ``priority``, ``who`` (see :func:`who`), ``reason`` if it was undone, ``silent_seconds`` and
+        ``progress`` of its writer, and its rows and files.
     """
     table = history.table
     timeline, zone = table.timeline(), timeline_zone(table.storage)
@@ -66,7 +66,7 @@ def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True)
     for instant in shown:
         requested = instant.requested_time
         if requested in logged.undone and instant.state is not State.COMPLETED:
-            continue  # shown below, with its end
+            continue  # the report shows it below, with its end
         if instant.state is State.COMPLETED:
             bar = _completed(instant, logged.done.get(requested), summaries.get(requested))
         else:
@@ -75,7 +75,7 @@ def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True)
         key = f"{requested}.savepoint" if instant.action is Action.SAVEPOINT else requested
         bars[key] = bar
     for requested, beating in pending.items():
-        if requested not in bars and requested not in logged.undone:  # nothing is on the timeline yet
+        if requested not in bars and requested not in logged.undone:  # the timeline is still empty
             bars[requested] = _pending(Instant(requested, beating.action, State.REQUESTED), beating, None)
     oldest = shown[0].requested_time if shown else ""
     for requested, (entry, kind) in logged.undone.items():
@@ -99,10 +99,10 @@ def report_instant(history: TableHistory, instant: str) -> dict[str, Any]:
     :param history: history of its table.
     :param instant: requested time.
     :return: JSON-able: the result of :func:`~airflow_provider.concurrency.instant_report.describe_instant`,
-        with ``who``, ``rows``, ``partitions`` (what it wrote to each: ``partition``, ``files``, ``bytes``,
-        ``inserted``, ``updated``, ``deleted``), and ``rebased_onto`` (``instant``, ``operation``, ``who``).
-        For an instant that was rolled back, the description comes from its rollback.
-    :raises NoSuchInstantError: when the table knows no such instant.
+        with ``who``, ``rows``, ``partitions`` (for each ``partition``, ``files``, ``bytes``, ``inserted``,
+        ``updated``, ``deleted``), and ``rebased_onto`` (``instant``, ``operation``, ``who``). For an instant
+        that was rolled back, the description comes from its rollback.
+    :raises NoSuchInstantError: when the table has no such instant.
     """
     try:
         described = describe_instant(history.table, instant)
@@ -173,12 +173,11 @@ class _LogEntries:
 
 
 def who(owner: str | None) -> dict[str, Any] | None:
-    """The writer of an instant: the DAG, task and run where the owner's description names them.
+    """The writer of an instant: the DAG, task and run if the owner's description names them.
 
     :param owner: a description by :func:`~airflow_provider.locks.owner.describe_owner`.
-    :return: JSON-able: ``process`` (its host and number, or the whole description where it names no task),
-        and for a task ``dag``, ``task``, ``run``, ``map_index`` and ``try_number``; None for an unknown
-        owner.
+    :return: JSON-able: ``process`` (its host and number, or the whole description if it names no task), and
+        for a task ``dag``, ``task``, ``run``, ``map_index`` and ``try_number``; None for an unknown owner.
     """
     if not owner:
         return None
