@@ -31,5 +31,5 @@ __all__ = [
     "read_snapshot",
 ]
 
-# Lazy, because an operator names a job without PySpark.
+# Lazy, because an operator names a job on a machine without PySpark.
 __getattr__ = lazy_imports(__name__)

@@ -27,8 +27,8 @@ def cluster(
 
     :param spark: a session, local or over Spark Connect.
     :param job: the execution.
-    :param lock: the table lock; by ``job.lock`` when None.
-    :param is_alive: asked before every heartbeat; False gives the clustering up.
+    :param lock: the table lock; the lock that ``job.lock`` describes when None.
+    :param is_alive: called before every heartbeat; False stops the clustering.
     :return: see :func:`~airflow_provider.services.clustering.run_clustering`, also for its errors.
     """
     table = HudiTable.open(job.location, job.storage_options)

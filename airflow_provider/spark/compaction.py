@@ -37,8 +37,8 @@ def compact_on_spark(
     :param table: a merge-on-read table.
     :param instant: the plan's requested time; the oldest plan that nobody executes when None.
     :param at_once: the number of file groups of one Spark job; four for each core of the session when None.
-    :param lock: the table lock; by the table's options when None.
-    :param is_alive: asked before every heartbeat; False gives the compaction up.
+    :param lock: the table lock; the lock of the table's options when None.
+    :param is_alive: called before every heartbeat; False stops the compaction.
     :return: see :func:`~airflow_provider.services.table_compaction.run_table_compaction`, also for its
         errors.
     """

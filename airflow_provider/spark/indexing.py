@@ -1,7 +1,7 @@
 """Building indexes on any Spark session, local or over Spark Connect.
 
-Tasks compute the records of their data files. A shuffle brings these to the file groups of the index, and one
-task writes each base file, one after the other, in the order of the keys. The driver sees no key.
+Tasks compute the index records of their data files. A shuffle moves the records to the file groups of the
+index, and one task writes each base file in the order of the keys. No key reaches the driver.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILES_A_TASK = 8
-"""Files of one task, so that its start does not matter; fewer where that would leave cores idle."""
+"""Files of one task, so that its start does not matter; fewer if that would leave cores idle."""
 
 _WRITTEN = pa.schema([("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())])
 _ENTRIES = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
@@ -46,8 +46,8 @@ def build_index(
 
     :param spark: a session, local or over Spark Connect.
     :param job: the run.
-    :param lock: the table lock; by ``job.lock`` when None.
-    :param is_alive: asked before every heartbeat; False gives the run up.
+    :param lock: the table lock; the lock that ``job.lock`` describes when None.
+    :param is_alive: called before every heartbeat; False stops the run.
     :return: see :func:`~airflow_provider.indexing.run_index`, also for its errors.
     """
     table = HudiTable.open(job.location, job.storage_options)

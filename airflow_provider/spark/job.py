@@ -20,7 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-# As spark-submit's file, this puts its folder first on the path, and its modules would hide others.
+# As spark-submit's main file, this module puts its folder first on the path, and that folder's modules would
+# hide others.
 _HERE = str(Path(__file__).resolve().parent)
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 
@@ -48,7 +49,7 @@ AnyJob = IngestJob | ClusteringJob | IndexJob
 
 
 class Terminated(BaseException):
-    """A signal told the job to end; not an :class:`Exception`, so that no handler takes it for a failure."""
+    """A signal told the job to end; not an :class:`Exception`, so that no handler treats it as a failure."""
 
 
 def main(arguments: list[str]) -> int:
@@ -76,7 +77,7 @@ def main(arguments: list[str]) -> int:
             answer = success(_run(job, parent))
         except Terminated as error:
             answer = failure(error)
-        except Exception as error:  # the operator has to know any error
+        except Exception as error:  # the operator has to get any error
             if not isinstance(error, TableServiceError):
                 log.exception("job %s failed", job.job_id)
             if spark_log.exists():
@@ -96,7 +97,7 @@ class Parent:
         self._pid = os.getppid()
 
     def is_alive(self) -> bool:
-        """Whether the process still has this parent; an orphan gets another one."""
+        """Whether the process still has this parent; an orphan gets another parent."""
         return os.getppid() == self._pid
 
     def watch(self) -> None:
@@ -113,7 +114,8 @@ class Parent:
 def _terminate(number: int, frame: FrameType | None) -> None:
     # A second signal must not interrupt the rollback that follows.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # A call that never ends, such as one to a server that is gone, would remain as an orphan.
+    # With a call that never ends, such as one to a server that is gone, the process would remain as an
+    # orphan.
     last_word = threading.Timer(_SECONDS_TO_ROLL_BACK, os.kill, (os.getpid(), signal.SIGKILL))
     last_word.daemon = True
     last_word.start()
@@ -190,7 +192,7 @@ def _ingest(job: IngestJob, parent: Parent) -> dict[str, Any]:
             return write_files(job, table, is_alive=parent.is_alive)
         from airflow_provider.spark.ingestion.ingestion import write_source
 
-        with _session(job) as spark:  # an earlier commit makes its start unnecessary
+        with _session(job) as spark:  # after an earlier commit the session need not start
             return write_source(spark, job, table, is_alive=parent.is_alive)
 
     return commit_once(job, write)
@@ -213,7 +215,8 @@ def _session(job: AnyJob) -> Iterator[SparkSession]:
         with told_when_lost(spark):
             yield spark
     finally:
-        # The connection's owner owns a session that was given by its id, and other jobs use it too.
+        # A session that the connection names by its id belongs to the connection's owner, and other jobs use
+        # it too.
         if "session_id=" not in os.environ.get("SPARK_REMOTE", ""):
             spark.stop()
 

@@ -35,11 +35,11 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 
 def write_answer(storage: Storage, job_id: str, answer: dict[str, Any]) -> None:
-    """Put an answer where the operator looks when the line of output did not reach it.
+    """Put an answer into the file that the operator reads if the line of output did not reach it.
 
-    Answers of more than a week ago are removed.
+    The function also removes answers of more than a week ago.
 
-    :param storage: the table's storage; nothing is put where there is no table.
+    :param storage: the table's storage; without a table there the function puts no file.
     :param job_id: the job's id.
     :param answer: from :func:`success` or :func:`failure`.
     """

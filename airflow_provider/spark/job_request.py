@@ -1,9 +1,9 @@
 """Requests to a long-running job, one after the other, through files in the table's storage.
 
 The operator leaves a request, and the job leaves an answer under the same id
-(:mod:`~airflow_provider.spark.job_answer`). Both poll for files: an operator and a driver on a cluster are
-sure to share nothing but the table's storage. A request names a part of the job's own description, and
-never holds a secret.
+(:mod:`~airflow_provider.spark.job_answer`). Both poll for files, because an operator and a driver on a
+cluster may share only the table's storage. A request names a part of the job's own description, and never
+contains a secret.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _IDLE_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class JobRequest:
-    """One thing that a serving job is asked for; an empty one ends it.
+    """One request to a long-running job; an empty request ends the job.
 
     :param windows_of: find the windows of these columns; an empty list for the table's partitions.
-    :param order: of these windows.
-    :param window: write this one.
-    :param txn_id: metastore transaction of its commit.
+    :param order: the order of these windows.
+    :param window: write this window.
+    :param txn_id: metastore transaction of the window's commit.
     :param write_id: the table's write id in that transaction.
     """
 
@@ -50,17 +50,17 @@ class JobRequest:
 
 
 def request_id(job_id: str, number: int) -> str:
-    """Under which the answer of a job's ``number``-th request is found."""
+    """The id of a job's ``number``-th request, and of its answer."""
     return f"{job_id}-{number}"
 
 
 def put_request(storage: Storage, job_id: str, number: int, request: JobRequest) -> None:
-    """Ask a serving job for something.
+    """Send a request to a long-running job.
 
     :param storage: the table's storage.
     :param job_id: the job's id.
-    :param number: 1 for the job's first request; each is its predecessor's + 1.
-    :param request: what is asked for.
+    :param number: 1 for the job's first request, then one more for each request.
+    :param request: the request.
     """
     storage.put(_path(job_id, number), json.dumps(asdict(request)).encode())
 
@@ -72,16 +72,16 @@ def serve(
     is_alive: Callable[[], bool],
     idle_seconds: float = _IDLE_SECONDS,
 ) -> dict[str, Any]:
-    """Answer requests until an empty one comes, or none for a while.
+    """Answer requests until an empty request arrives, or no request for ``idle_seconds``.
 
-    A job on a cluster does not notice the death of the worker that sends the requests. So it ends when it is
-    idle for long; an operator that lives starts another job then.
+    A job on a cluster does not notice the death of the worker that sends the requests. So the job ends when
+    it has been idle for long; an operator that is alive then starts another job.
 
-    :param job: what requests refer to.
-    :param open_session: gives the session, when the first request is there.
-    :param is_alive: asked before every heartbeat; False gives a write up.
-    :param idle_seconds: how long to wait for a request.
-    :return: how many requests were served.
+    :param job: the description that requests refer to.
+    :param open_session: opens the session, when the first request has arrived.
+    :param is_alive: called before every heartbeat; False stops a write.
+    :param idle_seconds: seconds to wait for a request.
+    :return: the number of answered requests.
     """
     storage = Storage(job.location, job.storage_options)
     spark: SparkSession | None = None
@@ -91,7 +91,7 @@ def serve(
         with metrics.collected() as measured:
             try:
                 answer = success(_do(spark, job, request or JobRequest(), is_alive))
-            except Exception as error:  # the operator has to know of any error
+            except Exception as error:  # the operator has to get any error
                 if not isinstance(error, TableServiceError):
                     log.exception("request %d of job %s failed", number, job.job_id)
                 answer = failure(error)

@@ -55,15 +55,15 @@ def read_snapshot(
         completion) or any instant time; the present when None.
     :param valid_write_ids: see :meth:`~airflow_provider.table.hudi_table.HudiTable.select_files`.
     :param where: only rows for which these filters are true, see
-        :data:`~airflow_provider.table.skipping.Where`; files that cannot hold one are not given to Spark.
-    :param meta_columns: whether Hudi's five meta columns come along.
-    :param row_ids: whether the virtual columns ``row_id`` and ``current_write_id`` come along, see
+        :data:`~airflow_provider.table.skipping.Where`; Spark does not open files that cannot have such a row.
+    :param meta_columns: whether the result has Hudi's five meta columns.
+    :param row_ids: whether the result has the virtual columns ``row_id`` and ``current_write_id``, see
         :mod:`airflow_provider.table.reading.row_ids`. Spark fails with the text of ``NoWriteIdError`` when a
         commit that wrote some of the rows has no write id.
     :return: a DataFrame over the base files of that snapshot; writers do not change it.
-    :raises InvalidInputError: when ``where`` is no filters over the table's columns, or one of these has the
-        name of a virtual column that is asked for.
-    :raises NoSuchInstantError: when no commit had completed by then.
+    :raises InvalidInputError: when ``where`` is not a list of filters over the table's columns, or when a
+        column of the table has the name of a requested virtual column.
+    :raises NoSuchInstantError: when no commit had completed by ``as_of``.
     :raises SnapshotUnavailableError: when the files do not separate visible rows from others.
     """
     if row_ids:
@@ -100,10 +100,10 @@ def read_incremental(
     :param start: see :func:`~airflow_provider.table.reading.increment`.
     :param order: see :func:`~airflow_provider.table.reading.increment`.
     :param end: see :func:`~airflow_provider.table.reading.increment`.
-    :param meta_columns: whether Hudi's five meta columns come along.
+    :param meta_columns: whether the result has Hudi's five meta columns.
     :param row_ids: see :func:`read_snapshot`.
-    :return: a DataFrame over the base files that the window needs, and the increment, whose
-        ``end`` is the checkpoint to keep once the DataFrame was processed.
+    :return: a DataFrame over the base files that the window needs, and the increment. Store the increment's
+        ``end`` as the checkpoint once the DataFrame is processed.
     :raises InvalidInputError: when a checkpoint is not an instant time, or the order is unknown.
     :raises CheckpointExpiredError: when the window was archived or cleaned.
     """

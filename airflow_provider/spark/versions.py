@@ -1,8 +1,8 @@
-"""Checks that the installed PySpark is complete, and fits the Spark that a job talks to.
+"""Checks that the installed PySpark is complete, and fits the Spark that a job connects to.
 
 ``pyspark`` and ``pyspark-client`` share one folder. If both are installed in different versions, one has
-overwritten files of the other, and later failures do not say so. Over Spark Connect an older client may talk
-to a newer server, but a newer client may not talk to an older server.
+overwritten files of the other, and later failures do not name this cause. Over Spark Connect an older client
+may connect to a newer server, but a newer client may not connect to an older server.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST = (4, 1)
-"""The oldest Spark that the jobs run on: ``DataFrame.repartitionById`` came with it."""
+"""The oldest Spark that the jobs run on: the first one with ``DataFrame.repartitionById``."""
 
 
 def check_installed(*, with_jvm: bool) -> None:
     """Make sure that this Python has one complete PySpark.
 
-    :param with_jvm: whether the job starts a Spark on this machine, for which the client is not enough.
-    :raises SparkVersionError: when there is none, or the client only, or two have overwritten each other.
+    :param with_jvm: whether the job starts a Spark on this machine, which needs more than the client.
+    :raises SparkVersionError: when there is no PySpark, or only the client, or when two versions have
+        overwritten each other.
     """
     found = find_spec("pyspark")
     if found is None or found.origin is None:
@@ -58,7 +59,7 @@ def check_session(spark: SparkSession) -> None:
     """Make sure that the Spark behind a session fits the PySpark in this process.
 
     :param spark: the session.
-    :raises SparkVersionError: when it does not; the message names what to install.
+    :raises SparkVersionError: when it does not fit; the message names the packages to install.
     """
     import pyspark
 

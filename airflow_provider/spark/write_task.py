@@ -36,9 +36,9 @@ def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 def write_task_where_read(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow`` on rows that stay in the task which has read them.
+    """The function for ``mapInArrow`` on rows that stay in the task that has read them.
 
-    :param plan: the write's plan; the rows have the number of their target.
+    :param plan: the write's plan; each row has the number of its target.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -55,8 +55,8 @@ class TableTask(Protocol):
     def run(self, write_token: str) -> WriteStat | None:
         """Write the new base file.
 
-        :param write_token: distinguishes this attempt's file from those of other attempts.
-        :return: None when nothing was written.
+        :param write_token: distinguishes this attempt's file from the files of other attempts.
+        :return: None when the task wrote no file.
         """
 
 
@@ -95,7 +95,7 @@ def _described(task: TableTask, write_token: str) -> pa.RecordBatch:
 def _write_token(number: int) -> str:
     """The write token of a file that this Spark task writes.
 
-    :param number: number of the file group among those that are written.
+    :param number: the number of the file group within the write.
     """
     return f"{number}-{_attempt(_context())}"
 

@@ -32,19 +32,19 @@ class Spread:
     """How rows are spread over the tasks that read them.
 
     :param tasks: number of tasks.
-    :param files: number of files if each task writes what it has read: one for each partition that it has
-        rows of.
+    :param files: number of files if each task writes the rows that it has read: one file for each partition
+        of these rows.
     """
 
     tasks: int
     files: int
 
     def suffices(self, targets: int, cores: int) -> bool:
-        """Whether each task may write what it has read, so that Spark moves no row.
+        """Whether each task may write the rows that it has read, so that Spark moves no row.
 
-        To move the rows takes a third of the time of a bulk insert. It is worth that where the files would
-        otherwise be more: as long as a partition has one file, an upsert need not look for its keys. And
-        as many tasks write then as there are files, however few have read.
+        Moving the rows takes a third of the time of a bulk insert. That pays off if there would otherwise be
+        more files: as long as a partition has one file, an upsert need not look for its keys. After the move
+        there are also as many writing tasks as files, even if few tasks have read the rows.
 
         :param targets: number of files that the rows are to fill.
         :param cores: number of tasks that run at the same time.
@@ -61,8 +61,8 @@ class BatchProfile:
     :param paths: the partition path of every row of ``values``. Several values can share a path,
         as null and the empty text do.
     :param rows: number of rows by partition path.
-    :param spread: how the rows are spread over the tasks that read them; None where rows are to be gathered
-        by their keys.
+    :param spread: how the rows are spread over the tasks that read them; None if Spark has to move the rows
+        by their keys in any case.
     """
 
     values: pa.Table
@@ -72,9 +72,9 @@ class BatchProfile:
 
 
 def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> BatchProfile:
-    """Count the rows of every partition and refuse those that cannot be written.
+    """Count the rows of every partition, and refuse rows that cannot be written.
 
-    Only counts come to the driver.
+    Only counts reach the driver.
 
     :param job: the ingestion.
     :param frame: rows with the table's types.
@@ -82,7 +82,7 @@ def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: B
     :param columns: the rows' columns beside the table's.
     :raises EmptySourceError: when there is no row.
     :raises UnreadableSourceError: when Spark fails to read the rows.
-    :raises InvalidRecordKeyError: when a key is null or empty, or could be mistaken for another.
+    :raises InvalidRecordKeyError: when a key is null or empty, or could be mistaken for another key.
     :raises InvalidPartitionValueError: when a value cannot name a folder.
     :raises IncompatibleSchemaError: when a column that must not be null contains null.
     """
@@ -134,7 +134,8 @@ def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable, columns: Bat
     try:
         partitions = [F.col(name) for name in table.config.partition_fields]
         if not job.kind_on(table).gathers_keys:
-            # Each task adds up its own rows first in any case: this costs one more exchange of these sums.
+            # Each task first adds up its own rows in any case: the second step costs one more exchange of
+            # these sums.
             by_task = frame.withColumn(_TASK, F.spark_partition_id()).groupBy(*partitions, _TASK)
             sums = by_task.agg(*counts)
             kept = (*table.config.partition_fields, _TASK)

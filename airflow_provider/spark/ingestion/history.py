@@ -37,13 +37,13 @@ def backfill(
         backfill(spark, job)
 
     :param spark: a session, local or over Spark Connect.
-    :param job: the ingestion of all windows. With an ``operation_key``, windows that were written
-        under that key are not written again.
+    :param job: the ingestion of all windows. With an ``operation_key``, the backfill does not write windows
+        again that were written under that key.
     :param windows: see :mod:`airflow_provider.ingestion.windows`; when None, the partitions of the
         source's rows.
     :param order: the order of these partitions.
-    :param metastore: the metastore that knows the table's name, where the job gives ``database.table``: then
-        each window is a transaction of its own.
+    :param metastore: the metastore in which the table is registered, if the job gives ``database.table``.
+        Then each window is a transaction of its own.
     :param settings: further fields of :class:`~airflow_provider.ingestion.backfill.Backfill`.
     :return: see :meth:`~airflow_provider.ingestion.backfill.Backfill.run`, also for its errors.
     """

@@ -43,22 +43,22 @@ def ingest(
 ) -> dict[str, Any]:
     """Write the rows of a source into a table, as one commit.
 
-    A table that the job gives by its name in a metastore is written in a transaction, like by an
+    If the job gives the table by its name in a metastore, the write has a transaction, as with
     :class:`~airflow_provider.operators.IngestOperator`; see :class:`~airflow_provider.managed.ManagedWrite`.
 
-    :param spark: a session, local or over Spark Connect; some of its settings are changed until
-        the end of the call.
+    :param spark: a session, local or over Spark Connect; the call changes some of its settings until its end.
     :param job: the ingestion.
-    :param dataframe: the rows, in place of ``job.source.paths``; it is evaluated more than once.
-    :param metastore: the metastore that knows the table's name.
-    :param lock: the table lock, to be used for many writes; by ``job.lock`` when None.
-    :param is_alive: asked before every heartbeat; False gives the write up.
+    :param dataframe: the rows, in place of ``job.source.paths``; Spark evaluates it more than once.
+    :param metastore: the metastore in which the table is registered.
+    :param lock: the table lock, to share it among many writes; the lock that ``job.lock`` describes when
+        None.
+    :param is_alive: called before every heartbeat; False stops the write.
     :return: see :func:`~airflow_provider.ingestion.result.result_of`.
     :raises InvalidInputError: when the job or a row is invalid; nothing was written.
     :raises TableError: when the location holds no table that can be written.
     :raises WriteConflictError: when another commit touched the same file groups first, or an
         earlier try of the same operation still runs.
-    :raises CommitError: when the write ended otherwise without a commit.
+    :raises CommitError: when the write ended without a commit for another reason.
     """
 
     def write(job: IngestJob, table: HudiTable) -> dict[str, Any]:
@@ -115,8 +115,8 @@ def write_source(
 
 
 def _files_of(job: IngestJob) -> str:
-    """Number and bytes of the source's files, where this process can find them out."""
-    with suppress(Exception):  # Spark has read it, perhaps from where only Spark can
+    """Number and bytes of the source's files, if this process can find them out."""
+    with suppress(Exception):  # Spark has read the source, perhaps from a storage that only Spark reaches
         found = find_files(job.source, job.storage_options)
         return f"{found}, {found.size:,} bytes, "
     return ""
@@ -124,7 +124,7 @@ def _files_of(job: IngestJob) -> str:
 
 # --- the session --------------------------------------------------------------------------
 
-_PROFILING = {"spark.sql.shuffle.partitions": "8"}  # only a few counts are added up
+_PROFILING = {"spark.sql.shuffle.partitions": "8"}  # the shuffle adds up only a few counts
 
 _ROWS_A_BATCH = 16_384
 _LARGE_ROW = 2048  # bytes in a base file

@@ -67,13 +67,12 @@ def target_of_new_rows(
     shares: Mapping[str, Sequence[tuple[int, int]]],
     key_columns: Sequence[str],
 ) -> tuple[DataFrame, Column]:
-    """The number of the target of every row whose key has no place yet.
+    """The number of the target of every row with a new key.
 
-    Rows with the same key get the same target: where a partition has several targets, a hash of the key
-    decides.
+    Rows with the same key get the same target: if a partition has several targets, a hash of the key decides.
 
     :param frame: the rows.
-    :param profile: their partitions.
+    :param profile: the rows' partitions.
     :param shares: see :class:`~airflow_provider.ingestion.file_groups.file_group_plan.FileGroupPlan`.
     :param key_columns: the record key's columns; without any, all columns decide.
     :return: the rows, perhaps with further columns, and the number's expression; null for rows

@@ -37,7 +37,7 @@ def is_text(job: IngestJob) -> bool:
 
 
 def open_source(spark: SparkSession, job: IngestJob, columns: pa.Schema) -> DataFrame:
-    """Open the source of an ingestion; its rows are not read yet.
+    """Open the source of an ingestion, without reading its rows.
 
     Columns of text formats take their types from the table, and a value of another type fails the job:
     Spark's own default would make it null. ``inferSchema`` and ``mode`` in the source options override
@@ -134,7 +134,7 @@ def _explained(error: Exception) -> tuple[str | None, str]:
 def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
     """The columns of a DataFrame in Arrow's types.
 
-    Spark has microseconds only; where the table has milliseconds, each value is checked later.
+    Spark has microseconds only; if the table has milliseconds, a later step checks each value.
 
     :param frame: the rows.
     :param table: the table's columns.
@@ -144,7 +144,7 @@ def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
-        # Before Spark 4.2 it is always UTC.
+        # Before Spark 4.2 the time zone is always UTC.
         names_zone = "timezone" in signature(to_arrow_schema).parameters
         convert = partial(to_arrow_schema, timezone="UTC") if names_zone else to_arrow_schema
         incoming = convert(frame.schema)
@@ -156,10 +156,10 @@ def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
 
 
 def conformed(frame: DataFrame, rows: pa.Schema, config: TableConfig) -> DataFrame:
-    """Only the columns to write; with the table's types where Spark needs them.
+    """Only the columns to write, with the table's types if Spark needs these.
 
-    Keys and partition values need the table's type before they become text, and versions of a record before
-    they are compared. The task that writes the other values converts them.
+    Keys and partition values need the table's type before Spark makes text of them, and ordering values
+    before Spark compares them. The task that writes the other values converts them.
 
     :param frame: rows that passed :func:`~airflow_provider.ingestion.columns.check_columns`.
     :param rows: the columns to keep, in this order, with the table's types.

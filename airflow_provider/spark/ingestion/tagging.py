@@ -1,8 +1,8 @@
 """Tagging: it finds the file group of each key (Hudi's bloom index, non-global).
 
-Keys are sent to the files, not the files' keys to the rows: a task gets the incoming keys of a partition and
-a bundle of its base files to search. Where the table has a record index, keys are sent to its file groups
-instead, and no base file is opened.
+Spark sends the incoming keys to the files, not the files' keys to the rows: a task gets the incoming keys of
+a partition and a bundle of its base files to search. If the table has a record index, Spark sends the keys to
+the index's file groups instead, and no task opens a base file.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def tag(
     :param profile: the rows' partitions.
     :param to_tag: base files to search, by partition path.
     :param indexes: the table's indexes.
-    :return: key and partition columns and :data:`FILE` of every key that was found (twice, if it
+    :return: key and partition columns and :data:`FILE` of every key that a file has (twice, if the key
         arrives twice), and the files by number.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -117,8 +117,8 @@ def locate(
     :param files: base files, by their number.
     :param indexes: the table's indexes; the record index is usable.
     :param moves: whether a key may arrive for another partition than the one it is in.
-    :return: like :func:`tag`; :data:`FILE` is :data:`ELSEWHERE` for a key that is in none of the files of
-        the row's partition but in another file, and :data:`TWICE` for a key that arrives for two partitions.
+    :return: like :func:`tag`. :data:`FILE` is :data:`ELSEWHERE` for a key that is not in a file of the row's
+        partition but in another file, and :data:`TWICE` for a key that arrives for two partitions.
     """
     columns = location_columns(table.config)
     plan = TaggingPlan(table.storage, table.config, tuple(files), (), indexes, moves)
