@@ -36,15 +36,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A Spark Connect client of an earlier test in this worker decides nothing for this one."""
+    """Undo the settings that a Spark Connect client of an earlier test left in this worker."""
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
 
 
 # Tests that several suites run import from there.
 pytest.register_assert_rewrite("tests.ingestion_contract")
 
-# Few examples a run, because there are many runs; `make soak` takes many. The machine may be
-# busy with other things: no deadlines for single examples.
+# A run takes few examples, because there are many runs; `make soak` takes many. Single examples have no
+# deadlines, because the machine may be busy with other work.
 settings.register_profile(
     "project",
     max_examples=int(os.environ.get("EXAMPLES", "25")),

@@ -1,8 +1,8 @@
-"""What a test run has started ends with the run, however that ends: Ctrl-C, SIGTERM, SIGKILL.
+"""All processes of a test run end with the run, also after Ctrl-C, SIGTERM or SIGKILL.
 
-Servers are in sessions of their own, because what interrupts a test is not to be their end, and PostgreSQL is
-a daemon. Every process of a run inherits a mark in its environment. The reaper waits until pytest has ended,
-and ends every process that still bears the mark.
+Servers run in sessions of their own, because an interrupt of a test must not end them, and PostgreSQL is a
+daemon. Every process of a run inherits a mark in its environment. The reaper waits until pytest has ended,
+and ends every process that still has the mark.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import psutil
 MARK = "TABLE_SERVICES_TEST_RUN"
 ENDING_SECONDS = 5.0
 GRACE_SECONDS = 10.0
-"""For which servers may remove their files after SIGTERM; then they are killed."""
+"""Seconds for which servers may remove their files after SIGTERM; then the reaper kills them."""
 
 
 def pytest_configure() -> None:
     """Mark the run, and start its reaper. The workers of pytest-xdist belong to the run already."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
-    # As Ctrl-C: fixtures stop their servers and remove their folders.
+    # The signal acts like Ctrl-C: fixtures stop their servers and remove their folders.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ[MARK] = uuid.uuid4().hex
     os.environ["SPT_NOENV"] = "1"  # processes that change their title (Airflow's, workers) keep the mark
@@ -35,24 +35,24 @@ def pytest_configure() -> None:
 
 
 def marked(mark: str) -> Iterator[psutil.Process]:
-    """The processes of a run, but for the caller's."""
+    """The processes of a run, except the caller's own."""
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and process.environ().get(MARK) == mark:
                 yield process
         except psutil.Error:
-            continue  # it has ended, or is somebody else's
+            continue  # the process has ended, or belongs to another user
 
 
 def reap(run: int, mark: str) -> None:
-    """Wait for the end of a run, and end what it has left.
+    """Wait for the end of a run, and end its remaining processes.
 
     :param run: the process of pytest.
-    :param mark: what its processes have in their environment.
+    :param mark: the mark in the environment of the run's processes.
     """
     with contextlib.suppress(ProcessLookupError):
         select.select([os.pidfd_open(run)], [], [])  # readable when the process has ended
-    # What waits for the end of its parent, as the servers of `multiprocessing`, ends now.
+    # Processes that wait for the end of their parent, such as servers of `multiprocessing`, end now.
     psutil.wait_procs(list(marked(mark)), ENDING_SECONDS)
     stop = psutil.Process.terminate
     while left := list(marked(mark)):
@@ -69,5 +69,5 @@ def reap(run: int, mark: str) -> None:
 
 
 if __name__ == "__main__":
-    os.setsid()  # what interrupts the run is not to be its end
+    os.setsid()  # an interrupt of the run must not end the reaper
     reap(int(sys.argv[1]), os.environ[MARK])

@@ -20,12 +20,13 @@ ROWS = pa.table({"id": [1, 2, 3], "day": ["mon", "tue", "tue"], "fare": [1.0, 2.
 
 
 def archive(file: Path) -> None:
-    """Archive what a Spark Connect server loads until it has served an ingestion.
+    """Archive the classes that a Spark Connect server loads until it has served an ingestion.
 
-    A JVM with other garbage collection, another Java or another class path goes without, and so do
-    all where Java comes without an archive of its own classes.
+    A JVM with another garbage collector, another Java or another class path does not use the archive. No JVM
+    uses it if Java has no archive of its own classes.
 
-    :param file: to be given to JVMs as ``-XX:SharedArchiveFile``; empty where Java cannot make one.
+    :param file: the file for the JVMs' option ``-XX:SharedArchiveFile``; empty if Java cannot make an
+        archive.
     """
     options = f'-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit="{file.absolute()}"'
     with (
@@ -41,7 +42,7 @@ def archive(file: Path) -> None:
 
 
 def _ingest(folder: Path) -> None:
-    """Upsert rows twice, and read them: what a job makes Spark load."""
+    """Upsert rows twice, and read them, so that Spark loads the classes of a job."""
     table = HudiTable.create(
         str(folder / "table"), name="t", schema=ROWS.schema, record_key=["id"], partition_by=["day"]
     )

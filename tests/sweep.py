@@ -32,7 +32,7 @@ def share_of(moments: Iterable[Moment], shares: int = SHARES) -> list[Moment]:
     """This run's share of a sweep's moments; the first and the last are in each share.
 
     :param moments: all of them, in their order.
-    :param shares: the share is one of so many.
+    :param shares: the number of shares.
     """
     all_of_them = list(moments)
     share = chosen()

@@ -1,7 +1,8 @@
-"""Which tests go to one worker of pytest-xdist, and in which order.
+"""The distribution of tests to workers of pytest-xdist, and their order.
 
-Some tests wait for servers and for each other, others compute. Half of the workers begin with the first kind,
-half with the second, so that the cores have work while somebody waits. They meet among short tests.
+Some tests wait for servers and for each other, others compute. Half of the workers begin with tests that
+wait, half with tests that compute, so that the cores have work while a test waits. The two halves meet among
+short tests.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# What these tests share each worker has anyway, or nothing.
+# These tests share nothing, or only things that each worker has anyway.
 _ONE_BY_ONE = ("tests/airflow/", "tests/packaging/test_engine_archive.py", "tests/spark/jobs/test_job.py")
 _TOGETHER = {
     "tests/airflow/with_all_its_parts/test_standalone.py": "Airflow",
     "tests/processes/table/test_killed_job.py": "Spark Connect",
     "tests/processes/table/test_two_writers.py": "Spark Connect",
 }
-# The longest at either end: an Airflow with all its parts, and all tests of one Spark session.
+# The longest tests are at either end: an Airflow with all its parts, and all tests of one Spark session.
 _FROM_WAITING_TO_COMPUTING = (
     "tests/airflow/with_all_its_parts/test_standalone.py",
     "tests/processes/table/test_killed_job.py",
@@ -34,7 +35,7 @@ _FROM_WAITING_TO_COMPUTING = (
 
 
 def put_in_order(items: list[pytest.Item]) -> None:
-    """Sort tests from what waits to what computes."""
+    """Sort tests: those that wait come first, those that compute last."""
     items.sort(key=lambda item: _rank(item.nodeid))
 
 
@@ -44,9 +45,10 @@ def _rank(nodeid: str) -> int:
 
 
 class FromBothEnds(LoadScopeScheduling):
-    """By file, but tests of one Spark session go together, and tests that share nothing one by one.
+    """Distributes tests by file; tests of one Spark session together, tests that share nothing one by one.
 
-    Workers with an even number take from the front of the queue, workers with an odd number from its end.
+    Workers with an even number take tests from the front of the queue, workers with an odd number from its
+    end.
     """
 
     def _split_scope(self, nodeid: str) -> str:

@@ -1,4 +1,4 @@
-"""A real Airflow of its own: home, database and DAG bundle, made before Airflow is imported."""
+"""A real Airflow for the tests: home, database and DAG bundle, made before Airflow is imported."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def airflow_database(new_airflow_database) -> None:
 
 @pytest.fixture
 def run_dag(airflow_database):
-    """Run a DAG written in the test, and return its run with what the tasks left."""
+    """Run a DAG of the test, and return its run with the tasks' results."""
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
     def run(dag, **arguments):
@@ -131,25 +131,25 @@ def source(tmp_path) -> Path:
 
 @pytest.fixture
 def spark_on_this_machine(connect, monkeypatch) -> str:
-    """A connection for spark-submit, with the one that pip installs."""
+    """A connection for spark-submit, with the Spark that pip installs."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     return connect("spark", conn_type="spark", host="local[1]", extra=json.dumps({"deploy-mode": "client"}))
 
 
 @pytest.fixture(scope="session")
 def spark_connect_port(tmp_path_factory):
-    """One Spark for all tests that are not about starting one: a job then takes a second or two."""
+    """One Spark for all tests that do not test its start: with it a job takes a second or two."""
     from tests.airflow.shared_spark import shared_spark
 
     folder = tmp_path_factory.getbasetemp()
-    # The workers' folders are in one.
+    # The folders of all workers have the same parent.
     with shared_spark(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as port:
         yield port
 
 
 @pytest.fixture(scope="session")
 def spark_session_id() -> str:
-    """A session of that server that jobs share one after the other: its Python workers stay warm."""
+    """A session of that server, which jobs use one after the other: its Python workers stay warm."""
     return str(uuid.uuid4())
 
 
@@ -162,7 +162,7 @@ def spark_connect(connect, spark_connect_port, spark_session_id) -> str:
 
 @pytest.fixture
 def nowhere(connect) -> str:
-    """A connection to a server that is not there: whoever starts a job fails."""
+    """A connection to a server that does not exist: a task that starts a job fails."""
     return connect("nowhere", conn_type="spark_connect", host="sc://127.0.0.1", port=1)
 
 
@@ -173,7 +173,7 @@ def spark_connect_alone(connect, spark_connect_port) -> str:
 
 
 def xcom(run, task_id: str):
-    """What a task of a run returned."""
+    """The result of a task of a run."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
 

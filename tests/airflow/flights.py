@@ -27,7 +27,7 @@ def rows_of(table: HudiTable) -> list[tuple]:
 
 
 def ingest(landing: Path, /, **arguments) -> IngestOperator:
-    """An operator that loads what lies in a folder, by Spark."""
+    """An operator that loads the files of a folder, by Spark."""
     return IngestOperator(
         task_id="ingest",
         **{"table": "lake.flights", "source": f"{landing}/*.parquet", "engine": "spark", **arguments},

@@ -11,7 +11,7 @@ from airflow_provider.table.hudi_table import HudiTable
 
 
 def until(condition, *, seconds: float = 400, every: float = 0.05):
-    """Wait for a condition, and return what it found."""
+    """Wait until a condition returns a true value, and return the value."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come to be"

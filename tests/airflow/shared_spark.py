@@ -15,12 +15,12 @@ from tests.airflow.processes import until
 
 @contextmanager
 def shared_spark(folder: Path) -> Iterator[int]:
-    """Use the run's server; its port.
+    """Use the server of the test run; return its port.
 
-    Who uses it holds a shared lock, which goes with the process however it ends. When nobody holds
-    one, the server ends.
+    Each worker that uses the server holds a shared lock. The lock ends with the worker's process, also when
+    that is killed. When no worker holds the lock, the server ends.
 
-    :param folder: one for all workers.
+    :param folder: the folder that all workers share.
     """
     port = folder / "spark.port"
     with (folder / "spark.users").open("w") as users:
@@ -35,8 +35,8 @@ def shared_spark(folder: Path) -> Iterator[int]:
 
 
 def serve(folder: Path) -> None:
-    """Be that server."""
-    os.setsid()  # what interrupts the worker that started it is not to be its end
+    """Run the server in this process."""
+    os.setsid()  # an interrupt of the worker that started the server must not end it
     with spark_connect_server(folder / "spark.log") as port:
         (folder / "spark.new_port").write_text(str(port))
         (folder / "spark.new_port").rename(folder / "spark.port")

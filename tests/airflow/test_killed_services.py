@@ -1,4 +1,4 @@
-"""Table services in a process that dies by SIGKILL, and what the retry of their task does at once."""
+"""Table services in a process that dies by SIGKILL: the retry of their task undoes or continues at once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.operators import CreateTableOperator
 from airflow_provider.table import HudiTable, snapshot
 
-# Where the process dies: it has a requested time and no plan; the plan is there, and its claim, too; it has
-# written all files of the plan, and not committed; it has opened a transaction, and remembered nothing of it.
+# The moments at which the process dies: it has a requested time and no plan; it has a plan and has claimed
+# it; it has written all files of the plan, and not committed; it has opened a transaction, and not stored its
+# id.
 WORKER = """
 import json, os, signal, sys
 from types import SimpleNamespace
@@ -58,7 +59,7 @@ getattr(operators, kind)(task_id="it", **arguments).execute({"ti": ti, "task_sta
 
 
 class Store(dict):
-    """What Airflow's task state store is to an operator, for tries that the test makes itself."""
+    """Stands in for Airflow's task state store, for tries that the test makes itself."""
 
     def set(self, key, value):
         self[key] = json.loads(json.dumps(value))

@@ -1,4 +1,4 @@
-"""A replication between two metastores in DAGs: following it, waiting for it, and handing over."""
+"""A replication between two metastores in DAGs: following the source, waiting for the target, failover."""
 
 from __future__ import annotations
 

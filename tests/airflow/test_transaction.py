@@ -51,7 +51,7 @@ def tables(metastore, table, tmp_path) -> dict[str, HudiTable]:
 
 
 class LosesItsVoice(IngestOperator):
-    """Its first try commits to the table and dies before it can say so."""
+    """A load whose first try commits to the table and dies before it can report that."""
 
     silent = True
 
@@ -64,7 +64,7 @@ class LosesItsVoice(IngestOperator):
 
 
 class CommitLosesItsVoice(CommitTransactionOperator):
-    """Its first try commits and dies before it can say so."""
+    """A commit task whose first try commits and dies before it can report that."""
 
     silent = True
 
@@ -77,7 +77,7 @@ class CommitLosesItsVoice(CommitTransactionOperator):
 
 
 def two_tables(dag_id, sources, spark, *, ingest=IngestOperator, commit=CommitTransactionOperator) -> DAG:
-    """A DAG of one load into each of two tables, in a transaction."""
+    """A DAG with one load into each of two tables, in a transaction."""
     quickly = {"retries": 1, "retry_delay": timedelta(seconds=0.1)}
     with DAG(dag_id, default_args=quickly, **START) as dag:
         begin = BeginTransactionOperator(task_id="begin", timeout=600)
@@ -99,7 +99,7 @@ def two_tables(dag_id, sources, spark, *, ingest=IngestOperator, commit=CommitTr
 
 
 def seen(metastore, name: str, table: HudiTable, *, txn_id: int | None = None) -> list[tuple]:
-    """The rows to a reader with a snapshot."""
+    """The rows that a reader with a snapshot sees."""
     state = metastore.read_snapshot([("lake", name)], txn_id)
     found = snapshot(table, valid_write_ids=state.tables[f"lake.{name}"].write_ids).to_table()
     return sorted(tuple(row.values()) for row in found.to_pylist())
@@ -121,7 +121,7 @@ class TestDagRun:
         events = metastore.next_events(0)
         [event] = [e for e in events if e.event_type == "COMMIT_TXN"]
         assert xcom(run, "commit") == {"txn_id": txn_id, "event_id": event.event_id}
-        # Partitions and what was inserted come with the commit and not before it.
+        # Partitions and INSERT events come with the commit and not before it.
         before = [e.event_type for e in events if e.event_id < event.event_id]
         added = before.count("ADD_PARTITION")
         inserted = before.count("INSERT")
@@ -185,7 +185,7 @@ class TestBegin:
         assert second != first
         assert metastore.get_txn(first).state is TxnState.ABORTED
         assert metastore.get_txn(second).state is TxnState.OPEN
-        # One that was lost to its timeout is not given again.
+        # A retry does not return a transaction that has timed out.
         metastore.abort_txn(second)
         assert begin.execute(try_of(store, max_tries=2)) not in (first, second)
 
@@ -198,7 +198,7 @@ class TestBegin:
 
 
 class TestEnded:
-    """A task that writes into a transaction which is no longer open."""
+    """A task that writes into a transaction that is no longer open."""
 
     def load(self, source, txn_id, spark, **arguments) -> IngestOperator:
         return IngestOperator(
@@ -226,7 +226,7 @@ class TestEnded:
         with open_lock({}, table.storage):
             thread, outcome = in_thread(lambda: load.execute({}))
             until(lambda: has_written(table))
-            # As the metastore's own timeout does, which knows no tables.
+            # The metastore's own timeout does the same: it does not look at tables.
             metastore.abort_txn(txn_id)
         thread.join(300)
         [error] = outcome

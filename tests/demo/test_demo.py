@@ -13,7 +13,7 @@ import pytest
 @pytest.mark.timeout(3600)  # a minute on an idle machine
 def test_demo(tmp_path: Path) -> None:
     home = tmp_path / "demo-home"
-    # Without the Airflow of the other tests, and without their Spark Connect.
+    # The demo runs without the Airflow of the other tests, and without their Spark Connect.
     others = ("AIRFLOW", "SPARK_", "TABLE_SERVICES")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     done = subprocess.run(

@@ -1,6 +1,6 @@
-"""`make mutants`: change the commit protocol bit by bit, and see that a test, or the type checker, notices.
+"""`make mutants`: change the commit protocol bit by bit, and check that a test, or the type checker, notices.
 
 mutmut makes the changes and runs the tests (`[tool.mutmut]` in pyproject.toml). ``selection`` is a plugin of
-pytest that keeps a run short. ``report`` writes docs/mutants.md: what survived, and why each of these is
-harmless, as ``harmless.toml`` says.
+pytest that keeps a run short. ``report`` writes docs/mutants.md: the survivors, and the reason in
+``harmless.toml`` why each is harmless.
 """

@@ -1,7 +1,7 @@
-"""Write docs/mutants.md: what was run, its figures, and for each survivor why it is harmless.
+"""Write docs/mutants.md: the figures of the run, and for each survivor the reason why it is harmless.
 
-A survivor is known by its function and by what the change makes of which lines, not by a line's number, so
-that a reason stays good until somebody changes the lines themselves.
+Function, old lines and new lines identify a survivor, not a line's number, so that a reason stays valid until
+somebody changes the lines themselves.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TRIED = ("killed", "caught by type check", "timeout", "survived", "no tests")
 class Survivor:
     """A change that no test has noticed.
 
-    :param function: its module and name.
-    :param was: the lines that it concerns.
-    :param becomes: what it makes of them.
+    :param function: module and name of the changed function.
+    :param was: the lines before the change.
+    :param becomes: the lines after the change.
     """
 
     function: str

@@ -1,7 +1,7 @@
-"""A plugin of pytest for `make mutants`: few variants of each test, and not for ever.
+"""A plugin of pytest for `make mutants`: it runs few variants of each test, and limits the time.
 
-mutmut runs for each mutant the tests that call its function, the fastest first, until one of them fails. When
-``fate.py`` is changed, those of ``test_fate.py`` go before.
+For each mutant mutmut runs the tests that call its function, the fastest first, until one of them fails. For
+a mutant of ``fate.py`` the tests of ``test_fate.py`` come before all others.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take the rest of the tests out."""
+    """Deselect the other tests."""
     by_test = groupby(items, key=lambda item: item.nodeid.partition("[")[0])
     kept = [item for _, variants in by_test for item in _some(list(variants))]
-    # What a module's own tests notice, no other test has to.
+    # If a module's own tests notice a mutant, no other test has to run.
     module = os.environ.get("MUTANT_UNDER_TEST", "").rpartition(".")[0].rpartition(".")[2]
     kept.sort(key=lambda item: item.path.name != f"test_{module}.py")
     if module and STATISTICS.exists() and not config.option.collectonly:  # not while the statistics are made
@@ -52,5 +52,5 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _some(variants: list[pytest.Item]) -> list[pytest.Item]:
-    """A sweep over every moment is tried at a few."""
+    """A few moments of a sweep, in place of all of them."""
     return variants[:: -(-len(variants) // VARIANTS)]

@@ -1,4 +1,4 @@
-"""What a Spark cluster gets to import."""
+"""The engine archive that a Spark cluster imports."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def test_the_engine_writes_tables_from_the_archive_alone(tmp_path):
     archive = write_engine_archive(tmp_path)
     settings = {
         "ARCHIVE": str(archive),
-        # By itself: the .pth file there would lead back to the checkout.
+        # The archive is alone on the path: the .pth file of the environment would lead back to the checkout.
         "SITE_PACKAGES": sysconfig.get_path("purelib"),
         "LOCATION": str(tmp_path / "table"),
     }

@@ -1,4 +1,4 @@
-"""The wheels, built and installed where nothing else is."""
+"""The wheels, built and installed into an environment without other packages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def wheels(tmp_path_factory) -> Wheels:
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory) -> Path:
-    """The versions of the lock file, without what only developers need."""
+    """The versions of the lock file, without the packages that only developers need."""
     path = tmp_path_factory.mktemp("locked") / "locked.txt"
     uv(
         *("export", "--quiet", "--locked", "--no-default-groups", "--all-extras"),
@@ -66,7 +66,7 @@ def locked(tmp_path_factory) -> Path:
 
 
 def environment(folder: Path, locked: Path, *installed: str | Path) -> Path:
-    """A new environment with this in it; its Python."""
+    """Make a new environment with this package; return its Python."""
     uv("venv", "--quiet", "--python", sys.executable, folder)
     python = folder / "bin" / "python"
     uv("pip", "install", "--quiet", "--python", python, "--constraints", locked, *installed)
@@ -74,7 +74,7 @@ def environment(folder: Path, locked: Path, *installed: str | Path) -> Path:
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    # In another folder, so that the checkout cannot be what is imported.
+    # The process runs in another folder, so that it cannot import the checkout.
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTHON"))}
     done = subprocess.run(
         command, cwd=cwd, env=clean | variables, capture_output=True, text=True, timeout=120

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def uv(*arguments: str | Path, cwd: Path = ROOT) -> str:
-    """Run uv in the checkout; its output."""
+    """Run uv in the checkout; return its output."""
     # `make` brings its own uv where there is none.
     program = shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
     # Of all that is installed here little is ever imported.

@@ -18,9 +18,9 @@ class Block:
     """One block.
 
     :ivar page: path of the page in the project.
-    :ivar line: of the page, where the block's first line stands.
-    :ivar language: as the page says; empty when it says none.
-    :ivar text: what stands there.
+    :ivar line: the number of the block's first line on the page.
+    :ivar language: the block's language; empty if the page names none.
+    :ivar text: the block's text.
     """
 
     page: str
@@ -30,16 +30,16 @@ class Block:
 
     @property
     def place(self) -> str:
-        """For people."""
+        """The block's place, for people."""
         return f"{self.page}:{self.line}"
 
     @property
     def commands(self) -> list[str]:
-        """The command lines, where it is a console; a line of output has no ``$``."""
+        """The command lines of a console block; a line of output has no ``$``."""
         return [found[1].partition(" # ")[0].strip() for found in _COMMAND.finditer(self.text)]
 
     def here(self, replacements: dict[str, str]) -> Block:
-        """The block with this machine's folders and servers instead of a reader's."""
+        """The block, with this machine's folders and servers in place of the reader's."""
         text = self.text
         for theirs, ours in replacements.items():
             text = text.replace(theirs, ours)
@@ -47,7 +47,7 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    """The blocks of a page, in its order.
+    """The blocks of a page, in the page's order.
 
     :param page: of :data:`PAGES`.
     """

@@ -90,8 +90,8 @@ class Reader:
     """Runs the blocks of one page.
 
     :param page: of :data:`~tests.airflow.docs.blocks.PAGES`.
-    :param folder: everything that the page puts under ``/srv`` or on a server comes to lie here.
-    :param metastore: what the default connection names.
+    :param folder: the folder for all files that the page puts under ``/srv`` or on a server.
+    :param metastore: the metastore of the default connection.
     :param run_dag: runs a DAG by Airflow.
     :param spark: the Spark session that a page takes as given.
     """
@@ -122,7 +122,7 @@ class Reader:
             "postgresql+psycopg://…": self.metastore_url,
             "--target URL": f"--target sqlite:///{folder}/two.db",
             "--source URL": f"--source {self.metastore_url}",
-            # Only this day has landed.
+            # The landing folder has files of this day only.
             'start="2013-01-01", end="2014-01-01"': 'start="2013-12-01", end="2013-12-02"',
             # An hour is long for a test.
             "follow(3600)": "follow(1)",
@@ -136,7 +136,7 @@ class Reader:
         self.names = self._names(spark)
 
     def follow(self) -> None:
-        """Run block after block, or look at what is no program."""
+        """Run each block, or check it if it is not a program."""
         for block in blocks(self.page):
             print(f"{block.place} [{block.language}]: {self._one(block.here(self.replacements))}")
 
@@ -169,7 +169,8 @@ class Reader:
             before = self._before(block)
             text = "\n" * (block.line - 1) + self._at_a_commit(block.text)
             exec(compile(text, block.page, "exec"), self.names)
-        # One after the other, as they stand there: a waiting task stops a test run of a DAG.
+        # The tasks run one after the other, in the order of the page: a waiting task stops a test run of a
+        # DAG.
         roots = [each for each in dag.tasks if each in dag.roots]
         if before is not None:
             roots.sort(key=lambda each: each is not before)
@@ -179,11 +180,11 @@ class Reader:
             if each.tasks:
                 run = self.run_dag(each)
                 assert run.state == "success", f"{block.place}: its run of {each.dag_id} ended as {run.state}"
-        self.names |= self._tables()  # which this block may have created, or used the name for a task
+        self.names |= self._tables()  # this block may have created it, or used its name for a task
         return "run"
 
     def _at_a_commit(self, text: str) -> str:
-        """The text with a moment at which this table had a commit, for that of the page."""
+        """The text, with the page's moment replaced by one at which this table had a commit."""
         if "as_of=" not in text:
             return text
         newest = self.names["table"].timeline().commits()[-1].completion_time
@@ -197,7 +198,7 @@ class Reader:
         return {**found, "delays": HudiTable.open(str(delays))} if delays.exists() else found
 
     def _before(self, block: Block) -> Any:
-        """The load that a block waits for, which the page shows elsewhere."""
+        """Run the load that a block waits for, and that the page shows elsewhere."""
         if "'ingest')" not in block.text or 'task_id="ingest"' in block.text:
             return None
         return IngestOperator(
@@ -205,7 +206,7 @@ class Reader:
         )
 
     def _names(self, spark: Any) -> dict[str, Any]:
-        """What the page takes as given: imports that another page shows, and the table."""
+        """The names that the page takes as given: imports that another page shows, and the table."""
         names: dict[str, Any] = {"__name__": __name__, "spark": spark}
         for room in (airflow_provider.operators, airflow_provider.sensors, airflow_provider.hooks):
             names |= {name: getattr(room, name) for name in room.__all__}

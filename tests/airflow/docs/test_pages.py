@@ -1,4 +1,4 @@
-"""README and docs, followed block by block as they are written."""
+"""The blocks of README and docs run as they are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_page(page, tmp_path, metastore, run_dag, monkeypatch):
 
 @pytest.mark.timeout(1800)  # five pages, a minute on an idle machine
 def test_the_pages_with_spark():
-    """In a process of their own, because the session that they open stays in it."""
+    """These pages run in a process of their own, because the Spark session that they open stays in it."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTEST"))}
     done = subprocess.run(
         [

@@ -22,7 +22,7 @@ from tests.airflow.sensors.test_event_trigger import triggerer, until
 
 @pytest.fixture
 def by_thrift(metastore, connect, tmp_path):
-    """The default connection names a server of the test's metastore; the server's URL."""
+    """Make the default connection name a server of the test's metastore; return the server's URL."""
     with served(ServiceOptions(f"sqlite:///{tmp_path}/metastore.db", port=0)) as server:
         url = f"thrift://127.0.0.1:{server.port}"
         connect("table_metastore_default", conn_type="table_metastore", extra=json.dumps({"url": url}))
@@ -49,7 +49,7 @@ class TestIngestion:
         assert [write.instant for write in metastore.writes_of(txn.id)] == [result["instant"]]
         partitions = {one.values: one.location for one in metastore.get_partitions("lake", "flights")}
         assert partitions == {(day,): f"{flights.location}/day={day}" for day in ("mon", "tue")}
-        # Each partition's event belongs to the write's own id: none was taken beside it.
+        # Each partition's event has the write's own id: the write has taken no second id.
         assert metastore.valid_write_id_list("lake", "flights").high_watermark == result["write_id"] == 1
         fence = PriorCommitsFenceSensor(task_id="fence", table="lake.flights", before=result["instant"])
         assert fence.look().is_done

@@ -1,4 +1,4 @@
-"""Connections, by type: what they may say, and what the hooks make of it."""
+"""Connections, by type: their valid fields, and the objects that the hooks make from them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What Airflow sees of the provider."""
+"""The description of the provider that Airflow reads."""
 
 import importlib
 import json
@@ -21,7 +21,7 @@ def test_the_description_is_valid_by_airflows_own_schema():
 
 
 def test_the_connection_forms_are_valid_by_the_schema_of_upstream_providers():
-    # provider_info.schema.json does not look into conn-fields; this one does.
+    # provider_info.schema.json does not check conn-fields; this schema does.
     schema = json.loads(files("airflow").joinpath("provider.yaml.schema.json").read_text())
     forms = schema["properties"]["connection-types"]
     jsonschema.validate(
@@ -72,7 +72,7 @@ def test_connection_types_name_hooks_that_have_them():
 def test_the_lock_form_offers_exactly_what_works():
     fields = form_fields("table_lock")
     assert set(fields["provider"]["enum"]) == set(LOCK_PROVIDERS)
-    # The last three have fields of every connection: host and port, login, password.
+    # The last three providers use fields of every connection: host and port, login, password.
     elsewhere = {"owner", "hosts", "username", "password"}
     options = {name for provider in LOCK_PROVIDERS for name in lock_options(provider)} - elsewhere
     assert set(fields) == {"provider", "test_location"} | options

@@ -1,4 +1,4 @@
-"""Arguments that a template may have rendered to text, and those that cannot work."""
+"""Arguments that a template may have rendered to text, and invalid arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the example DAGs share: a slice of the flights."""
+"""A slice of the flights, for the tests of the example DAGs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = ["time_hour", "carrier", "flight"]
 
 
 def some_flights() -> pa.Table:
-    """A few hundred: of the first days of September, October and December."""
+    """A few hundred flights of the first days of September, October and December."""
     flights = read_flights()
     wanted = pc.and_(
         pc.is_in(flights["month"], pa.array([9, 10, 12])), pc.less_equal(flights["day"], pa.scalar(2))
@@ -34,7 +34,7 @@ def connection(port: int) -> str:
 
 
 def check_rows(location: Path, wanted: pa.Table) -> None:
-    """Our reader and hudi-rs both find these flights, each once."""
+    """Check that our reader and hudi-rs both find these flights, each once."""
     ours = snapshot(HudiTable.open(str(location))).to_table()
     theirs = pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(location)).build().read())
     keys = [(name, "ascending") for name in KEY]

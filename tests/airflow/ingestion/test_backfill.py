@@ -1,4 +1,4 @@
-"""Backfills by real Spark jobs: window by window, killed and tried again, beside others."""
+"""Backfills by real Spark jobs: window by window, killed and tried again, beside other writers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def windows_of(table: HudiTable) -> list[str]:
 
 
 class Store(dict):
-    """What Airflow's task state store is to an operator, for tries that the test makes itself."""
+    """Stands in for Airflow's task state store, for tries that the test makes itself."""
 
     def set(self, key, value):
         self[key] = json.loads(json.dumps(value))
@@ -79,7 +79,7 @@ class TestWindows:
         assert windows_of(table) == [f"day={day}" for day in DAYS[::-1]]
         assert (result["rows_inserted"], result["windows_done"], result["windows_skipped"]) == (15, 5, 0)
         assert result["instants"] == [commit.requested_time for commit in table.timeline().commits()]
-        # Visible one by one: each has its transaction, and its partition came with that.
+        # Windows become visible one by one: each has its own transaction, which registers its partition.
         events = metastore.next_events(0)
         kinds = [e.event_type for e in events if e.event_type in ("OPEN_TXN", "ADD_PARTITION", "COMMIT_TXN")]
         assert kinds == ["OPEN_TXN", "ADD_PARTITION", "COMMIT_TXN"] * 5
@@ -89,7 +89,7 @@ class TestWindows:
         assert [each["write_id"] for each in extra] == ["1", "2", "3", "4", "5"]
         assert {each["priority"] for each in extra} == {"300"}
         assert metastore.get_txn(result["txn_id"]).event_id == result["event_id"] == events[-1].event_id
-        # One JVM for all of them, and the log says how far it is.
+        # One JVM writes all windows, and the log has the progress.
         printed = "".join(capfd.readouterr())
         assert len(re.findall(r"Spark \S+ is there after", printed)) == 1
         assert "; 2 of 5 windows done, 6 rows, " in printed
@@ -158,7 +158,7 @@ class TestBesideOthers:
         with open_lock({}, table.storage):
             thread, outcome = in_thread(lambda: operator.execute({}))
             until(lambda: has_written(table))
-            # Past the table's lock, into the same file group.
+            # This write does not take the table's lock, and goes into the same file group.
             lock = open_lock({"provider": "in_process"}, table.storage)
             more = pa.table({"id": [99], "day": ["thu"], "fare": [9.0]})
             ingest_arrow(HudiTable.open(table.location), more, lock=lock)
@@ -209,13 +209,13 @@ operator.execute({"ti": ti, "task_state_store": Store()})
 class TestKilled:
     @pytest.fixture
     def lock(self, table):
-        """The table's lock, which the test has before the job begins: each window waits for it."""
+        """The table's lock. The test acquires it before the job begins, so each window waits for it."""
         lock = open_lock({}, table.storage)
         lock.acquire()
         return lock
 
     def let_commit(self, lock, table, number: int) -> None:
-        """Let so many windows have the lock, one after the other; the next one has written, and waits."""
+        """Let this many windows have the lock, one after the other; the next window has written, and waits."""
         for _ in range(number):
             until(lambda: has_written(table) and lock.waiters())
             lock.release()
@@ -233,7 +233,7 @@ class TestKilled:
         finally:
             worker.kill()
             worker.wait()
-        # Its job ends with it; a window that commits before that would be found by the retry.
+        # The job ends with its task; the retry would find a window that commits before that.
         until(lambda: not Path(f"/proc/{pid}").exists())
         lock.release()
         done = windows_of(table)
@@ -275,7 +275,7 @@ class TestKilled:
         assert len(metastore.get_partitions("lake", "flights")) == len(done)
         if how == "on_kill":
             until(lambda: processes_of(session) == [])
-        # Cleared, not retried: it failed, so it goes on where it was.
+        # The task is cleared, not retried. Because it had failed, it continues with the next window.
         result = backfill(history, spark_conn_id=spark_connect).execute(try_of(store, max_tries=2))
         assert rows_of(table) == ROWS
         assert result["windows_skipped"] == len(done)

@@ -51,7 +51,7 @@ def defers_at_once(monkeypatch):
 
 
 def deferred(task, context) -> TableTurnTrigger:
-    """The trigger that a task defers to, after a way through Airflow's database."""
+    """The trigger to which a task defers, as Airflow's database returns it."""
     with pytest.raises(TaskDeferred) as raised:
         task.execute(context)
     assert raised.value.method_name == "execute_complete"
@@ -134,7 +134,7 @@ def test_it_finds_the_job_that_an_earlier_try_left(context, source, table):
         job.plan([])
         committed = job.commit([])
     assert event_of(trigger)["status"] == "success"
-    # What the task does then is to find this commit, as a retry does.
+    # The task then finds this commit, as a retry does.
     assert settled._operation(context).is_retry
     assert find_operation(table, operation.key).instant == committed.instant
 

@@ -1,4 +1,4 @@
-"""Example DAGs on backfills and transactions, run as a person would run them, on a slice of the flights."""
+"""The example DAGs on backfills and transactions, run as a person would, on a slice of the flights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.airflow.ingestion.example_flights import EXAMPLES, check_rows, connec
 
 @pytest.fixture
 def run_dags(tmp_path, new_airflow_database, spark_connect_port):
-    """Run DAGs in processes side by side, each given its steps; what they printed."""
+    """Run DAGs in parallel processes, each with its own steps; return their output."""
     shutil.copy(new_airflow_database, tmp_path / "airflow.db")
     (tmp_path / "lake").mkdir()
     environment = {
@@ -88,7 +88,7 @@ def test_history_beside_steady_ingestion(tmp_path, run_dags):
 
 
 def check_asset_events(database: Path, table: HudiTable) -> None:
-    """Each commit is an event of the table's asset, which starts the DAGs that have it as schedule."""
+    """Check that each commit is an event of the table's asset, which starts DAGs that are scheduled by it."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         stored = connection.execute(
             "SELECT asset_event.extra FROM asset_event JOIN asset ON asset.id = asset_id WHERE uri = 'hudi://lake/flights'"
@@ -96,12 +96,12 @@ def check_asset_events(database: Path, table: HudiTable) -> None:
     told = {json.loads(extra)["instant"] for (extra,) in stored}
     commits = table.timeline().commits()
     assert told <= {commit.requested_time for commit in commits}
-    # A backfill's event comes once, with the newest of its windows.
+    # A backfill has one event, for its newest window.
     assert len(told) == len(commits) - 1
 
 
 def check_lineage(folder: Path, table: HudiTable) -> None:
-    """What Airflow's OpenLineage provider has written to its file: each load's source, and the table."""
+    """Check the file of Airflow's OpenLineage provider: it names each load's source, and the table."""
     told = map(json.loads, (folder / "lineage.jsonl").read_text().splitlines())
     completed = [each for each in told if each["eventType"] == "COMPLETE" and each["outputs"]]
     steady = [each for each in completed if each["job"]["name"] == "flights_steady.ingest"]
@@ -132,7 +132,7 @@ def test_two_tables_in_one_transaction(tmp_path, run_dags):
     tables = {name: HudiTable.open(str(tmp_path / "lake" / name)) for name in names}
     for table in tables.values():
         check_rows(Path(table.location), december)
-    # At every list of transactions both tables show the same days.
+    # With every list of transactions both tables show the same days.
     commits = [event for event in metastore.next_events(0) if event.event_type == "COMMIT_TXN"]
     counts = []
     for commit in commits:

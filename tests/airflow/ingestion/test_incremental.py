@@ -1,4 +1,4 @@
-"""A DAG that reads what changed, and keeps its checkpoint with the asset."""
+"""A DAG that reads the changed rows, and stores its checkpoint with the asset."""
 
 import pytest
 from airflow.sdk import DAG, Asset, task

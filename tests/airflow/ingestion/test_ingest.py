@@ -1,4 +1,4 @@
-"""Ingestion by real Spark jobs: what goes right, what goes wrong, and what is left behind."""
+"""Ingestion by real Spark jobs: their results, their errors, and the state that they leave behind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def states(run) -> dict[str, str]:
 
 
 def rewrite(table: HudiTable, base_file: BaseFile) -> None:
-    """Commit the same rows again, past the table's lock."""
+    """Commit the same rows again, without the table's lock."""
     lock = open_lock({"provider": "in_process"}, table.storage)
     group = FileGroupId(base_file.partition_path, base_file.file_id)
     with begin_write(table, operation="UPSERT", lock=lock) as writer:
@@ -168,7 +168,7 @@ class TestFailure:
         operator.execute({})
         write_rows(source / "a.parquet", [(1, "mon", 11.0)])
         [file_group] = table.view().base_files("day=mon")
-        # The job stands before its commit, at the lock, while another writer commits first.
+        # The job waits for the lock before its commit, while another writer commits first.
         with open_lock({}, table.storage):
             thread, outcome = in_thread(lambda: operator.execute({}))
             until(lambda: has_written(table))

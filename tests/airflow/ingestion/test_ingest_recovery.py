@@ -1,4 +1,4 @@
-"""Ingestion that is killed, dies or is tried again: what is left behind, and what is done twice."""
+"""Ingestion that is killed, dies or is tried again: it leaves nothing behind, and loads nothing twice."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from tests.airflow.flights import assert_undone, in_thread, ingest, last_transac
 from tests.airflow.processes import has_written, processes_of, until, writer_pid
 
 everywhere = pytest.mark.parametrize("where", [None, "spark_on_this_machine", "spark_connect_alone"])
-# Airflow escalates to SIGKILL after five seconds, and this machine may be busy with other things. The job
-# itself would wait for the lock that the test holds.
+# Airflow sends SIGKILL after five seconds, and this machine may be busy with other work. The job itself would
+# wait for the lock that the test holds.
 AT_ONCE = 5 + 100
 START = {"schedule": None, "start_date": datetime(2024, 1, 1)}
 
 
 class Store(dict):
-    """What Airflow's task state store is to an operator, for tries that the test makes itself."""
+    """Stands in for Airflow's task state store, for tries that the test makes itself."""
 
     def set(self, key, value):
         self[key] = json.loads(json.dumps(value))
@@ -70,9 +70,9 @@ operator.execute({"ti": ti, "task_state_store": Store()})
 
 
 def dead_worker(source: Path, store: Store, when, tmp_path: Path) -> dict:
-    """A try in a worker process that is killed at a moment, with what it left in the store.
+    """Run a try in a worker process that is killed at a moment; return the facts that it left in the store.
 
-    Its job has noticed and ended when this returns: one that still runs may commit yet.
+    The try's job has noticed the kill and ended when this returns: a job that still runs could commit.
     """
     kept = tmp_path / "store.json"
     worker = subprocess.Popen([sys.executable, "-c", WORKER, f"{source}/*.parquet", str(kept)])
@@ -89,10 +89,10 @@ def dead_worker(source: Path, store: Store, when, tmp_path: Path) -> dict:
 
 
 def until_all_is_written(table):
-    """And the job waits for the lock that a test holds.
+    """Wait until the job has written all files, and waits for the lock that a test holds.
 
-    A task of a Spark that is another's outlives its driver for a moment, and may write a file meanwhile,
-    which the next clean takes.
+    On a Spark Connect server a task outlives its driver for a moment, and may write a file meanwhile; the
+    next clean deletes that file.
     """
     until(lambda: table.storage.list(".hoodie/commit_log/staged"))
 
@@ -180,7 +180,7 @@ class TestRetry:
         self, run_dag, metastore, table, source, spark_connect
     ):
         class LosesItsVoice(IngestOperator):
-            """Its first try commits everything and dies before it can say so."""
+            """An operator whose first try commits everything and dies before it can report that."""
 
             def _result(self, summary):
                 result = super()._result(summary)
@@ -260,7 +260,7 @@ class TestRetry:
         with open_lock({}, table.storage):
             first = dead_worker(source, store, lambda: has_written(table), tmp_path)
         result = ingest(source, spark_conn_id=spark_connect).execute(try_of(store))
-        _, commit = table.timeline().commits()  # the first one is empty, put before the rollback
+        _, commit = table.timeline().commits()  # the first commit is empty: the rollback put it
         assert result["instant"] == commit.requested_time
         assert len(rows_of(table)) == 3
         assert metastore.get_txn(first["txn_id"]).state == TxnState.ABORTED

@@ -1,4 +1,4 @@
-"""``@task.ingest``: what a function returns comes into the table, as by an IngestOperator. No Spark runs."""
+"""``@task.ingest`` writes the rows of a function into the table, as an IngestOperator does. No Spark runs."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Store(dict):
 def test_a_retry_finds_the_commit_of_the_try_before_and_does_not_call_the_function(
     metastore, table, monkeypatch
 ):
-    """The worker dies after the commit, before it can tell the metastore."""
+    """The worker dies after the commit, before it commits the metastore's transaction."""
     context = {"task_state_store": Store()}
     with monkeypatch.context() as dying:
         dying.setattr(type(metastore), "commit_txn", dies)

@@ -20,7 +20,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from tests.airflow.flights import COLUMNS, ingest, rows_of, write_rows
 
 DIFFER = {"table", "location", "instant", "completion_time", "txn_id", "event_id"}
-"""What each write has of its own."""
+"""The fields in which the results of any two writes differ."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def new_table(metastore, tmp_path) -> Callable[[str], HudiTable]:
 
 
 def told(metastore: Metastore, table: HudiTable, after: int) -> list[tuple]:
-    """The events since, in their order, with what they tell but for the names of files and transactions."""
+    """The later events, in order, with their content except names of files and transactions."""
     found = []
     for event in metastore.next_events(after):
         message = event.message
@@ -57,7 +57,7 @@ def told(metastore: Metastore, table: HudiTable, after: int) -> list[tuple]:
 def state(
     metastore: Metastore, table: HudiTable, after: int, results: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Everything that a write has left in the metastore, and its result."""
+    """The metastore's state after a write, and the write's result."""
     name = table.config.name
     transactions = [metastore.get_txn(result["txn_id"]) for result in results]
     writes = [metastore.writes_of(each.id) for each in transactions]
@@ -96,7 +96,7 @@ def test_three_ways_leave_the_same(metastore, new_table, tmp_path, spark_connect
         loads.append(tmp_path / f"load{number}")
         loads[-1].mkdir()
         write_rows(loads[-1] / "rows.parquet", rows)
-    # Where this process is a client of Spark Connect, which its children must not take for their own mode.
+    # This process may be a client of Spark Connect; its children must not inherit that mode.
     client = {"SPARK_CONNECT_MODE_ENABLED": "1"}
     with patch.dict(os.environ, client):
         session = SparkSession.builder.remote(f"sc://127.0.0.1:{spark_connect_port}").create()
@@ -127,7 +127,7 @@ def test_three_ways_leave_the_same(metastore, new_table, tmp_path, spark_connect
     assert left["by_files"] == left["by_operator"]
     for way in ("by_spark", "by_arrow"):
         for result, operators in zip(left[way]["results"], left["by_operator"]["results"], strict=True):
-            # An operator says it with fewer words.
+            # An operator's error has fewer words.
             assert result.pop("already_committed") is False
             assert sorted(result.pop("partitions")) == (
                 ["day=mon", "day=tue"] if operators["rows_inserted"] == 3 else ["day=mon", "day=wed"]
@@ -145,7 +145,7 @@ def test_three_ways_leave_the_same(metastore, new_table, tmp_path, spark_connect
 
 
 class TestByName:
-    """What only a shell can do: a retry by the operation's key, and the mistakes that are made there."""
+    """Features that only a shell has: a retry by the operation's key, and mistakes in its arguments."""
 
     ROWS = [(1, "mon", 10.0)]
 

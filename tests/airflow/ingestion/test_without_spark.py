@@ -1,4 +1,4 @@
-"""Loads without Spark: small sources, those that are missing or empty, and tasks that are killed."""
+"""Loads without Spark: small sources, missing or empty sources, and tasks that are killed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_small_load_starts_no_spark(run_dag, metastore, table, source, no_java
 def test_a_retry_finds_what_its_last_try_did(metastore, table, source, no_java, deferrable):
     store, how = Store(), {"engine": "auto", "deferrable": deferrable}
     first = ingest(source, **how).execute(try_of(store))
-    # The try had committed, and its worker could not say so any more.
+    # The try had committed, but its worker died before it could report that.
     (source / "a.parquet").unlink()
     assert ingest(source, **how).execute(try_of(store)) == first
     assert len(table.timeline().commits()) == 1

@@ -21,23 +21,23 @@ _DEPLOY = "org.apache.spark.deploy"
 
 
 class Cluster(NamedTuple):
-    """Where it listens, on 127.0.0.1."""
+    """The ports of the cluster, on 127.0.0.1."""
 
     port: int
     rest_port: int
     ui_port: int
 
     def state_of(self, driver: str) -> str:
-        """What the manager says of a driver."""
+        """The state of a driver, from the manager."""
         url = f"http://127.0.0.1:{self.rest_port}/v1/submissions/status/{driver}"
         return str(requests.get(url, timeout=30).json()["driverState"])
 
 
 @contextmanager
 def spark_cluster(folder: Path) -> Iterator[Cluster]:
-    """Run it.
+    """Run the cluster.
 
-    :param folder: for its logs, and the workers' folders.
+    :param folder: the folder for its logs, and for the workers' folders.
     """
     ensure_java()
     spec = importlib.util.find_spec("pyspark")
@@ -70,7 +70,7 @@ def spark_cluster(folder: Path) -> Iterator[Cluster]:
         place = (*host, free_port(), "--cores", 2, "--memory", "2g", "--work-dir", folder / "work")
         worker = start("worker.Worker", *place, f"spark://127.0.0.1:{cluster.port}")
         running.callback(worker.wait)
-        running.callback(worker.terminate)  # it ends the drivers and executors that it has started
+        running.callback(worker.terminate)  # the worker ends the drivers and executors that it has started
         until(lambda: _alive_workers(cluster, master, folder), every=0.5)
         yield cluster
 
@@ -79,6 +79,6 @@ def _alive_workers(cluster: Cluster, master: subprocess.Popen, folder: Path) -> 
     assert master.poll() is None, (folder / "master.Master.log").read_text()[-3000:]
     try:
         told = requests.get(f"http://127.0.0.1:{cluster.ui_port}/json/", timeout=10).json()
-    except requests.RequestException:  # it does not listen yet, or is slow
+    except requests.RequestException:  # the manager does not listen yet, or is slow
         return 0
     return int(told["aliveworkers"])

@@ -1,4 +1,4 @@
-"""Operators and hooks beside what is not ours: a plain Spark with Hive support, and a real Hive Metastore."""
+"""Operators and hooks beside other programs: a plain Spark with Hive support, and a real Hive Metastore."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def service(connect, tmp_path):
 def spark(service, connect, tmp_path):
     """A plain Spark with Hive support, with the service for its metastore; it runs the ingestions, too."""
     conf = {
-        "spark.sql.catalogImplementation": "hive",  # what enableHiveSupport sets
+        "spark.sql.catalogImplementation": "hive",  # enableHiveSupport sets this
         "spark.hadoop.hive.metastore.uris": service.uri,
         "spark.sql.warehouse.dir": f"file:{tmp_path}/warehouse",
     }
@@ -65,7 +65,7 @@ def test_a_plain_spark_lists_what_our_operators_wrote(spark, service, source, tm
     assert [(field.name, field.dataType.simpleString()) for field in found.schema] == columns[1:]
     schema = spark.table("lake.flights").schema
     assert sorted((field.name, field.dataType.simpleString()) for field in schema) == columns
-    # The next ingestion brings a partition more, and nobody tells Spark of it.
+    # The next ingestion adds a partition, and Spark gets no message about it.
     write_rows(source / "b.parquet", [(4, "wed", 40.0)])
     ingest(source, spark_conn_id="spark").execute({})
     assert listed("SHOW PARTITIONS lake.flights")[-1] == ("day=wed",)
@@ -75,13 +75,13 @@ def test_a_plain_spark_lists_what_our_operators_wrote(spark, service, source, tm
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory):
-    """Of a real Hive Metastore."""
+    """The port of a real Hive Metastore."""
     with hive_metastore(tmp_path_factory.mktemp("hive")) as port:
         yield port
 
 
 class TestRealHiveMetastore:
-    """Hive's own, of version 2.3, by Airflow connections."""
+    """Hive's own metastore, of version 2.3, by Airflow connections."""
 
     @pytest.fixture
     def hook(self, port, connect):
@@ -107,7 +107,7 @@ class TestRealHiveMetastore:
         assert metastore.get_partition("lake", "flights", ["mon"]) == there
         assert metastore.get_partitions_by_filter("lake", "flights", "day = 'mon'") == [there]
         assert metastore.alter_table("lake", "flights", owner="ops").owner == "ops"
-        # It has no write ids; what was begun for one ends.
+        # Hive 2.3 has no write ids; the transaction that was begun for one ends.
         with pytest.raises(UnsupportedByServerError), hook.transaction("lake.flights", agent="dag.task"):
             pass
         begun = metastore.valid_txn_list().high_watermark

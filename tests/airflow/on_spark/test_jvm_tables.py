@@ -1,4 +1,4 @@
-"""Hooks and sensors on tables that the real Hudi wrote."""
+"""Hooks and sensors on tables that the JVM's Hudi wrote."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def on_cluster(connect, cluster, spark_on_this_machine) -> dict:
-    """Arguments of an operator whose job runs there."""
+    """Arguments of an operator whose job runs on the cluster."""
     extra = {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
     connect("spark", conn_type="spark", host="spark://127.0.0.1", port=cluster.port, extra=json.dumps(extra))
     python = dict.fromkeys(("spark.pyspark.python", "spark.pyspark.driver.python"), sys.executable)
@@ -56,7 +56,7 @@ def on_cluster(connect, cluster, spark_on_this_machine) -> dict:
 
 
 def deferred(task, context):
-    """The trigger that a task defers to, after a way through Airflow's database."""
+    """The trigger to which a task defers, as Airflow's database returns it."""
     with pytest.raises(TaskDeferred) as raised:
         task.execute(context)
     assert raised.value.method_name == "execute_after_job"

@@ -1,4 +1,4 @@
-"""By spark-submit: what is shipped, and to a Python that has nothing but what is stated."""
+"""Jobs by spark-submit: the shipped engine, on a Python with only the libraries that docs/spark.md names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_driver_and_workers_need_only_the_stated_libraries(
     result = operator.execute({})
     assert result["rows_inserted"] == len(rows_of(table)) == 3
     assert metastore.get_txn(result["txn_id"]).state == TxnState.COMMITTED
-    # While it runs, the task's log says where to watch it.
+    # While the job runs, the task's log has the address of Spark's interface.
     assert "Spark's user interface: http://" in "".join(capsys.readouterr())
 
 

@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector: it takes metrics by OTLP over HTTP, and keeps them."""
+"""An OpenTelemetry collector that receives metrics by OTLP over HTTP, and keeps them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Collector(ThreadingHTTPServer):
                     self.heard[metric.name] = list(getattr(metric, kind).data_points)
 
     def point(self, name: str, **tags: str):
-        """The newest data point of a metric, with these attributes among others."""
+        """The newest data point of a metric that has these attributes, and maybe others."""
         for point in self.heard[f"airflow.table_services.{name}"]:
             told = {each.key: each.value.string_value for each in point.attributes}
             if tags.items() <= told.items():

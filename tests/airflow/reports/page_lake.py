@@ -1,4 +1,4 @@
-"""A lake to look at: a metastore with many tables, one of them with a long and eventful history."""
+"""A lake for the page: a metastore with many tables, one of them with a long and eventful history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("delay", pa.float
 
 @contextmanager
 def as_task(dag: str, task: str, run: str, try_number: int = 1) -> Iterator[None]:
-    """What Airflow says in the environment of a task."""
+    """Set the variables that Airflow puts into the environment of a task."""
     said = {"DAG_ID": dag, "TASK_ID": task, "DAG_RUN_ID": run, "TRY_NUMBER": str(try_number)}
     said = {f"AIRFLOW_CTX_{name}": value for name, value in said.items()}
     before = {name: os.environ.get(name) for name in said}
@@ -38,7 +38,7 @@ def as_task(dag: str, task: str, run: str, try_number: int = 1) -> Iterator[None
 
 
 def make_lake(folder: Path, tables: int, instants: int) -> Metastore:
-    """Tables ``lake.flights`` and ``lake.t001`` and so on; the first has about so many instants."""
+    """Make tables ``lake.flights``, ``lake.t001`` and so on; the first has about ``instants`` instants."""
     folder.mkdir(parents=True, exist_ok=True)
     metastore = open_metastore(f"sqlite:///{folder}/metastore.db")
     metastore.create_database("lake")
@@ -79,7 +79,7 @@ def register(metastore: Metastore, table: HudiTable, name: str) -> None:
 
 
 def some_history(table: HudiTable) -> None:
-    """Loads by two DAGs, a conflict that is lost, and a write that is rolled back."""
+    """Make loads by two DAGs, a lost conflict, and a write that is rolled back."""
     for number in range(3):
         with as_task("flights_steady", "ingest", f"scheduled__2013-12-0{number + 1}T00:00:00+00:00"):
             load(table, range(10 * number, 10 * number + 10), "mon")
@@ -96,7 +96,7 @@ def load(table: HudiTable, ids: range, day: str, **settings) -> dict:
 
 
 def long_history(table: HudiTable, instants: int) -> None:
-    """Many small commits by three DAGs, with some that are rolled back among them."""
+    """Make many small commits by three DAGs, and some writes that are rolled back."""
     kinds = (
         ("flights_steady", "ingest", "UPSERT", PRIORITIES["ingestion"]),
         ("flights_steady", "ingest", "UPSERT", PRIORITIES["ingestion"]),

@@ -30,9 +30,9 @@ class NotForGuests(SimpleAuthManager):
 class ApiServer:
     """A running API server.
 
-    :param home: a new folder for all that is its own.
-    :param database: the SQLite file of an Airflow, which others may use beside it.
-    :param environment: added to its environment.
+    :param home: a new folder for the server's own files.
+    :param database: the SQLite file of an Airflow, which other processes may use at the same time.
+    :param environment: variables for the server's environment.
     """
 
     def __init__(self, home: Path, database: Path, **environment: str) -> None:
@@ -68,7 +68,7 @@ class ApiServer:
         self._tokens: dict[str, str] = {}
 
     def wait(self) -> None:
-        """Wait until it answers."""
+        """Wait until the server answers."""
         until(self._answers, seconds=400, every=0.3)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""A StatsD server: it only listens, on UDP."""
+"""A StatsD server that only listens, on UDP."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LINE = re.compile(r"(?P<name>[^,:]+)(?P<tags>(,[^,:]+)*):(?P<value>[^|]+)\|(?P<
 
 @dataclass
 class StatsdServer:
-    """What came in, since it listens.
+    """The metrics that have arrived since the server listens.
 
-    :param socket: bound.
+    :param socket: a bound socket.
     """
 
     socket: socket.socket
@@ -26,7 +26,7 @@ class StatsdServer:
         return self.socket.getsockname()[1]
 
     def listen(self) -> None:
-        """Take what has come, and wait for nothing."""
+        """Read the metrics that have arrived, without waiting for others."""
         while True:
             try:
                 packet = self.socket.recv(65_536).decode()
@@ -39,7 +39,7 @@ class StatsdServer:
                 self.heard.append((found["name"], tags, float(found["value"]), found["kind"]))
 
     def total(self, name: str, kind: str = "c", **tags: str) -> float | None:
-        """The sum of what came under a name, with these tags among others; a gauge's newest; else None."""
+        """The sum of a metric's values with these tags, or a gauge's newest value; None without any."""
         self.listen()
         found = [
             value

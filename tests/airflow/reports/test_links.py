@@ -1,4 +1,4 @@
-"""The links of a task instance: to its table, its instant, and to where Spark's applications are seen."""
+"""The links of a task instance: to its table, its instant, and Spark's applications."""
 
 from __future__ import annotations
 

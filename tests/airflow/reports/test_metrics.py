@@ -1,4 +1,4 @@
-"""What a task measures comes to real listeners by Airflow's own stats. No Spark."""
+"""A task's measurements reach real listeners through Airflow's own stats. No Spark runs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_a_job_in_another_process_measured_comes_with_its_answer(statsd, lo
 
 @pytest.fixture(scope="module")
 def spans():
-    """What a tracer of this process exports; a process has one provider."""
+    """The spans that a tracer of this process exports; a process has one provider."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)

@@ -93,7 +93,7 @@ def server(lake, copy, tmp_path_factory, airflow_database) -> Iterator[ApiServer
 
 
 def rows(server: ApiServer) -> dict[str, dict]:
-    """The list's rows, once all have been read that can be."""
+    """The rows of the list, once every readable table has been read."""
 
     def all_read():
         found = server.get("/table-services/api/tables")["tables"]
@@ -144,7 +144,7 @@ def test_a_broken_and_a_hanging_table_and_metastore_say_so_and_the_others_answer
     shutil.rmtree(broken.location)
     properties = Path(hangs.location, ".hoodie/hoodie.properties")
     properties.unlink()
-    os.mkfifo(properties)  # who reads it waits for ever
+    os.mkfifo(properties)  # a read of this file waits for ever
     try:
 
         def told():
@@ -254,7 +254,7 @@ def test_the_log_tells_how_far_replications_are(server, lake, copy):
 
 @pytest.fixture(scope="module")
 def run_of_alter(lake, server):
-    """A run of a DAG, which has added a column to a table of the lake."""
+    """A run of a DAG that has added a column to a table of the lake."""
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
     from airflow.sdk import DAG
 
@@ -298,7 +298,7 @@ INK = """() => {
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    found = shutil.which("chromium") or shutil.which("google-chrome")  # else the one of playwright
+    found = shutil.which("chromium") or shutil.which("google-chrome")  # otherwise the Chromium of playwright
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser
@@ -307,7 +307,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(params=["light", "dark"])
 def tab(chromium, server, request) -> Iterator[Page]:
-    """A browser's tab, logged in, with Airflow's theme; it must ask no other host, and find no error."""
+    """A logged-in browser tab with Airflow's theme. A request to another host, or an error, fails the test."""
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme=request.param)
     context.add_cookies([{"name": "_token", "value": server.token("viewer"), "url": server.url}])
     context.add_init_script(f"localStorage.setItem('theme', '{request.param}')")

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import (
 
 
 def run_trigger(sensor, *, timeout: float = 300, later=None):
-    """Defer, move the trigger through serialisation as Airflow does, run it, resume.
+    """Defer the sensor, serialise its trigger as Airflow does, run the trigger, and resume the sensor.
 
     :param later: called a second after the deferral.
     """

@@ -150,7 +150,7 @@ class TestNotificationLogCatchup:
             task_id="t", until=until, poke_interval=0.05, timeout=300, deferrable=True
         )
         run_trigger(sensor, later=lambda: metastore.advance_consumer("replica", until))
-        # The worker looked once, then the triggerer, often.
+        # The worker looked once, then the triggerer many times.
         assert len(re.findall("waiting: consumer 'replica'", capfd.readouterr().out)) == 2
 
     @pytest.mark.parametrize("deferrable", [False, True])

@@ -1,4 +1,4 @@
-"""What starts DAGs, with Airflow's own shared streams: what is delivered, and when the cursor moves."""
+"""The trigger that starts DAGs, with Airflow's own shared streams: its deliveries, and its cursor's moves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IS_3_4 = hasattr(BaseEventTrigger, "queue")
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    """Looking again after an error, soon."""
+    """Make the trigger look again soon after an error."""
     monkeypatch.setattr(notification_event, "_PAUSE_AFTER_ERROR", 0.1)
 
 
@@ -64,7 +64,7 @@ async def until(condition):
 
 
 class Triggerer:
-    """What Airflow's triggerer does with one trigger (TriggerRunner.run_trigger), without its database."""
+    """Runs one trigger as Airflow's triggerer does (TriggerRunner.run_trigger), without its database."""
 
     def __init__(self, trigger: BaseEventTrigger, manager: SharedStreamManager, trigger_id: int = 1) -> None:
         path, arguments = trigger.serialize()
@@ -145,7 +145,7 @@ def test_a_delivery_that_airflow_never_stores_ends_the_trigger_and_comes_again(l
     async def follow():
         lake.register_consumer("report")
         first = insert(lake)
-        # The shortest look of the manager for what is late is a second.
+        # The manager looks for late streams at most once a second.
         async with triggerer(watching(), ack_timeout=0.2) as running:
             assert ids(await running.event(stored=False)) == [first]
             error = await running.event()
@@ -198,7 +198,7 @@ def test_of_a_database_or_of_everything(lake):
 
 
 def expire(lake, tmp_path) -> int:
-    """Let a consumer ``report`` fall out of retention; where retention is now."""
+    """Let a consumer ``report`` fall out of retention; return the last event that retention has removed."""
     lake.register_consumer("report", expiry_seconds=600)
     insert(lake)
     insert(lake)
@@ -322,7 +322,7 @@ def test_without_a_triggerer_the_next_call_counts_as_stored(lake):
 
 
 async def deliveries(lake, count: int) -> list[dict]:
-    """What the trigger of the example DAG delivers of so many changes, one at a time."""
+    """The deliveries of the example DAG's trigger for this many changes, one change at a time."""
     lake.register_consumer("flights_arrivals_trigger")
     for number in range(count):
         insert(lake, f"/lake/flights/{number}.parquet")
@@ -334,8 +334,8 @@ async def deliveries(lake, count: int) -> list[dict]:
     ("runs", "handled"),
     [
         ([[0], [1], [2]], [3, None, None]),  # Airflow 3.4: a run for each delivery
-        ([[0], [2], [1], [1]], [3, None, None, None]),  # in whatever order from then on, some of them again
-        ([[0, 1, 2]], [3]),  # Airflow 3.3: one for several
+        ([[0], [2], [1], [1]], [3, None, None, None]),  # from then on in any order, some deliveries twice
+        ([[0, 1, 2]], [3]),  # Airflow 3.3: one run for several deliveries
         ([[0], [2, 1]], [3, None]),
     ],
 )
@@ -367,7 +367,7 @@ def test_who_wants_some_events_only_has_caught_up_when_it_has_looked(table, meta
     committed = metastore.commit_txn(metastore.open_txn("me", "here"))
     events = [SimpleNamespace(extra={"payload": payload})]
     count.function(triggering_asset_events={ARRIVALS: events})
-    # What flights.py waits for after its load: every consumer, and an event that is no INSERT.
+    # flights.py waits after its load for every consumer, and for an event that is no INSERT.
     waited_for = CatchUp(until=committed, txn_id=None, consumers=["flights_arrivals"], gone_after=600)
     assert waited_for.look(metastore).is_done
     later = metastore.commit_txn(metastore.open_txn("me", "here"))
@@ -378,7 +378,7 @@ def test_who_wants_some_events_only_has_caught_up_when_it_has_looked(table, meta
 
 @pytest.fixture
 def airflow_3_4(monkeypatch):
-    """An older Airflow gets the constructor that 3.4 has."""
+    """Give an older Airflow the constructor of 3.4."""
 
     def construct(self, *, queue: str | None = None, **arguments):
         super(BaseEventTrigger, self).__init__(**arguments)
@@ -390,7 +390,7 @@ def airflow_3_4(monkeypatch):
 
 
 def test_the_queue_of_airflow_3_4_is_passed_on(airflow_3_4):
-    """It is Airflow's own: written beside the trigger, and no argument when a triggerer makes it again."""
+    """Airflow stores the queue beside the trigger; it is no argument when a triggerer makes the trigger."""
     trigger = watching(queue="lake")
     assert trigger.queue == "lake"
     assert watching().queue is None

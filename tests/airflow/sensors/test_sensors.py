@@ -71,7 +71,7 @@ def begin(table: HudiTable, **arguments):
 
 
 class TestInADag:
-    """Waiting for something that another task does only later; the sensors start first."""
+    """The sensors start first, and wait for a later task."""
 
     @every_mode
     def test_catching_up(self, run_dag, metastore, mode):
@@ -185,7 +185,7 @@ class TestPriorCommitsFence:
         clustering = schedule_clustering(table, ClusteringSettings())
         newest = load("bulk_insert", 3)
         sensor = PriorCommitsFenceSensor(task_id="t", table="lake.flights", before=_later(newest))
-        # And a planner of a clustering that died before its instant was on the timeline.
+        # There is also a planner of a clustering that died before its instant was on the timeline.
         planner = _later(clustering)
         table.storage.put(heartbeat_path(planner), HeartbeatInfo("me", "clustering", "CLUSTER").to_json())
 
@@ -193,7 +193,7 @@ class TestPriorCommitsFence:
         assert sensor.look().is_done
         fenced = increment(table, order="fenced")
         assert (fenced.end, fenced.held_by) == (newest, None)
-        with begin_planned(table, clustering):  # somebody carries it out
+        with begin_planned(table, clustering):  # a writer executes the plan
             assert sensor.look().is_done
             assert increment(table, order="fenced").held_by is None
 
@@ -244,7 +244,7 @@ class TestPriorCommitsFence:
                 sensor.execute({"ti": BeganLongAgo()})
 
     def test_the_deadline_is_the_triggers_own(self, table):
-        # dag.test knows no timeout of a deferral: without this the run would never end.
+        # dag.test ignores the timeout of a deferral: without this the run would never end.
         with begin(table) as writer:
             sensor = PriorCommitsFenceSensor(
                 task_id="t",

@@ -1,4 +1,4 @@
-"""Keeping a table's timeline short, without Spark."""
+"""Archival of a table's timeline, without Spark."""
 
 from __future__ import annotations
 

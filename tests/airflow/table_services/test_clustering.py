@@ -1,4 +1,4 @@
-"""Clustering as tasks: planned without Spark, carried out by a Spark job, killed and tried again."""
+"""Clustering as tasks: planned without Spark, executed by a Spark job, killed and tried again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def small_files(table: HudiTable) -> HudiTable:
 
 
 class Store(dict):
-    """What Airflow's task state store is to an operator, for tries that the test makes itself."""
+    """Stands in for Airflow's task state store, for tries that the test makes itself."""
 
     def set(self, key, value):
         self[key] = json.loads(json.dumps(value))
@@ -79,7 +79,7 @@ def test_a_dag_plans_carries_out_and_does_both(run_dag, metastore, small_files, 
     assert second["groups_done"] == 1
     assert xcom(finished, "nothing")["instant"] is None
     assert rows_of(small_files) == before
-    assert metastore.current_event_id() == head  # no row has changed, so nobody is told
+    assert metastore.current_event_id() == head  # no row has changed, so there is no event
     for base_file in small_files.base_files():
         fares = read_base_file(small_files.storage, base_file.path, ["fare"])["fare"].to_pylist()
         assert fares == sorted(fares)
@@ -102,7 +102,7 @@ def test_the_example_s_dags(airflow_database):
 
 def test_without_a_plan_no_spark_is_started(small_files, nowhere):
     operator = RunClusteringOperator(task_id="run", **TABLE, spark_conn_id=nowhere)
-    operator.instant = "None"  # what a template makes of a plan that was not made
+    operator.instant = "None"  # a template renders the missing plan to this text
     assert operator.execute({})["instant"] is None
     both = ClusteringOperator(task_id="both", **TABLE, spark_conn_id=nowhere, partitions=["day=sun"])
     assert both.execute({})["instant"] is None
@@ -123,7 +123,7 @@ def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(
     retry = ClusteringOperator(task_id="cluster", **TABLE, spark_conn_id=spark_connect)
     result = retry.execute(try_of(store))
     assert (result["groups_done"], rows_of(small_files)) == (2, before)
-    # A retry of what has committed does nothing more, and starts nothing.
+    # A retry after the commit does nothing more, and starts no job.
     again = ClusteringOperator(task_id="cluster", **TABLE, spark_conn_id=nowhere).execute(try_of(store))
     assert again == result
 

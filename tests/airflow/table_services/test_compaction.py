@@ -1,4 +1,4 @@
-"""Keeping the log files of a table, and of its metadata table, few, without Spark."""
+"""Compaction of a table's log files, and of its metadata table, without Spark."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_merge_on_read_table_is_compacted_itself(run_dag, tmp_path):
     for value in ("old", "new"):
         changed = {"id": [1, 2], "part": ["a", "b"], "value": [value, value]}
         ingest_arrow(table, pa.table(changed), "upsert", small_file_limit=0)
-    assert compacts(table).execute({})["table_compactions"] == []  # it waits for five
+    assert compacts(table).execute({})["table_compactions"] == []  # a compaction waits for five delta commits
     with DAG("merge_on_read", schedule=None, start_date=datetime(2024, 1, 1)) as dag:
         compacts(table, delta_commits="{{ 1 }}", partitions="part=a")
     (done,) = xcom(run_dag(dag), "compact")["table_compactions"]

@@ -1,4 +1,4 @@
-"""Creating tables: on storage, in the metastore, twice, and with input that cannot work."""
+"""Creating tables: on storage, in the metastore, twice, and with invalid input."""
 
 from datetime import UTC, datetime
 
@@ -116,7 +116,7 @@ def test_a_table_given_by_its_path_is_not_registered(metastore, tmp_path):
 
 def test_if_not_exists_takes_what_is_there_and_repairs_what_is_missing(metastore, tmp_path):
     location = str(tmp_path / "flights")
-    # A first try died between storage and metastore.
+    # The first try died after it created the table on storage, before it registered it in the metastore.
     create(table=location)
     first = create(location=location, if_not_exists=True)
     assert first["created"] is False

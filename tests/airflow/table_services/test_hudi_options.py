@@ -1,4 +1,4 @@
-"""Settings by Hudi's own keys: kept by a table, taken by the operators on it, without Spark."""
+"""Settings by Hudi's own names: a table stores them, and its operators use them, without Spark."""
 
 from __future__ import annotations
 

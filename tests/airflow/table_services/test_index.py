@@ -1,4 +1,4 @@
-"""Indexes as tasks: planned, waited for, built by a Spark job, tried again, dropped."""
+"""Tasks that plan indexes, wait for them, build them by a Spark job, try again, and drop them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_dag_plans_builds_waits_and_drops(run_dag, flights, spark_connect, now
     assert ran["indexes"] == ["files", "column_stats", "bloom_filters"]
     assert (ran["table"], ran["action"], ran["txn_id"]) == ("lake.flights", "indexing", None)
     assert xcom(finished, "ready")["indexes"] == ["column_stats"]
-    # Both partitions and their list; four columns and a bloom filter of each file.
+    # `files` has both partitions and their list; each file has four columns and a bloom filter.
     assert ran["records"] == 3 + 2 * (4 + 1)
     assert xcom(finished, "again")["instant"] is None, "all of it is complete: no Spark is asked for"
     assert xcom(finished, "drop")["indexes"] == ["bloom_filters"]
@@ -86,7 +86,7 @@ def test_the_example_s_dags(airflow_database):
 
 
 class Store(dict):
-    """What Airflow's task state store is to an operator, for tries that the test makes itself."""
+    """Stands in for Airflow's task state store, for tries that the test makes itself."""
 
     def set(self, key, value):
         self[key] = json.loads(json.dumps(value))
@@ -109,7 +109,7 @@ def test_a_retry_ends_what_its_last_try_left_and_minds_what_others_do(flights, s
             operator(engine="spark").execute(try_of(store))
     (instant,) = pending_indexings(flights)
     ((_, remembered),) = store.items()
-    # The process of that try is gone, and nobody told its heartbeat.
+    # The process of that try is gone, but its heartbeat is still fresh.
     info = HeartbeatInfo("a lost worker", "indexing", "INDEX", operation_key=remembered["key"])
     flights.storage.put(heartbeat_path(instant), info.to_json())
     with pytest.raises(WriteConflictError, match="carried out already by a lost worker"):
@@ -121,7 +121,7 @@ def test_a_retry_ends_what_its_last_try_left_and_minds_what_others_do(flights, s
 
 def test_a_retry_builds_at_once_what_its_killed_try_has_planned(flights, monkeypatch):
     def killed(*_):
-        raise KeyboardInterrupt  # the plan is there, and the heartbeat of who made it, too
+        raise KeyboardInterrupt  # the plan exists, and so does its planner's heartbeat
 
     operator = BuildIndexOperator(task_id="index", **TABLE, indexes="record_index")
     store = Store()

@@ -1,4 +1,4 @@
-"""Undoing what died, without Spark."""
+"""Rollback of dead writers, without Spark."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load(table: HudiTable, *rows: tuple) -> None:
 
 
 def rewrite(table: HudiTable, writer: Writer) -> None:
-    """Write a data file and go no further."""
+    """Begin a write, and write a data file, without a commit."""
     [base_file] = table.view().all_base_files()
     writer.plan([base_file.file_group])
     with BaseFileWriter(
@@ -69,7 +69,7 @@ def files_of(table: HudiTable, instant: str) -> list[Path]:
 
 @pytest.fixture
 def dead(table) -> str:
-    """The instant of a writer that has written a file and is not heard of any more."""
+    """The instant of a writer that has written a file and died."""
     load(table, (1, "mon", 1.0))
     writer = begin_write(
         table,

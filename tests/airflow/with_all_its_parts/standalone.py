@@ -20,11 +20,11 @@ from tests.processes.servers import free_port
 class Airflow:
     """A running Airflow and its API.
 
-    :param home: a new folder for all that is its own.
+    :param home: a new folder for Airflow's own files.
     :param database: an empty PostgreSQL database for Airflow's own tables. On SQLite, a request of its
         API that reads and then writes fails whenever another part has written in between.
     :param dags: content of the DAG files, by name.
-    :param environment: added to that of all its parts.
+    :param environment: variables for the environment of all parts.
     """
 
     def __init__(self, home: Path, database: str, dags: dict[str, str], **environment: str) -> None:
@@ -71,7 +71,7 @@ class Airflow:
         self._triggerer: subprocess.Popen | None = None
 
     def start(self, *dags: str) -> None:
-        """Wait until it runs, and knows these DAGs."""
+        """Start Airflow, and wait until it runs and knows these DAGs."""
         until(self._is_healthy, seconds=400, every=0.5)
         self._token = self.call("GET", "/auth/token")["access_token"]
         until(
@@ -88,7 +88,7 @@ class Airflow:
                 os.killpg(process.pid, signal.SIGKILL)
 
     def kill_triggerer(self) -> None:
-        """Kill it, with what it started: there is no triggerer any more."""
+        """Kill the triggerer and the processes that it started."""
         [triggerer] = [
             process.pid
             for process in psutil.Process(self._process.pid).children()
@@ -98,7 +98,7 @@ class Airflow:
             process.kill()
 
     def start_triggerer(self) -> None:
-        """Start another, instead of one that was killed."""
+        """Start another triggerer, instead of the killed one."""
         with (self.home / "triggerer.log").open("wb") as log:
             self._triggerer = subprocess.Popen(
                 [sys.executable, "-m", "airflow", "triggerer"],
@@ -123,7 +123,7 @@ class Airflow:
             raise
 
     def command(self, *arguments: str) -> str:
-        """What an ``airflow`` command prints."""
+        """The output of an ``airflow`` command."""
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
             env=self._environment,

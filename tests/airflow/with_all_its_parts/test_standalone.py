@@ -95,7 +95,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    """The URL of what Airflow's own tables are in."""
+    """The URL of the database with Airflow's own tables."""
     with postgresql() as server:
         yield server.url
 
@@ -126,7 +126,7 @@ def airflow(tmp_path_factory, database, spark_connect_port, statsd):
         AIRFLOW__METRICS__STATSD_HOST="127.0.0.1",
         AIRFLOW__METRICS__STATSD_PORT=str(statsd.port),
         AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED="True",
-        # Of Airflow's own hundreds a second the listener needs none.
+        # The listener needs none of Airflow's own metrics, of which there are hundreds a second.
         AIRFLOW__METRICS__METRICS_ALLOW_LIST="^table_services",
     )
     try:
@@ -170,7 +170,7 @@ def test_the_result_the_log_and_the_state_of_a_load(airflow, loaded, metastore):
     assert metastore.get_txn(result["txn_id"]).event_id == result["event_id"]
     log = airflow.log(loaded, "ingest")
     assert f"instant {result['instant']} completed at {result['completion_time']}: 3 rows inserted" in log
-    # What the next try would go by is there for people too, in the task's tab "Storage".
+    # People see the facts for the next try, too, in the task's tab "Storage".
     [kept] = airflow.call("GET", f"{loaded}/taskInstances/ingest/state-store")["task_state_store"]
     assert kept["value"]["txn_id"] == result["txn_id"]
     assert kept["value"]["key"].startswith("load.ingest/manual__")
@@ -253,7 +253,8 @@ def test_clearing_a_task_does_its_work_again(airflow, loaded, table):
     )
     until(lambda: len(table.timeline().commits()) == commits + 1)
     until(lambda: airflow.state(loaded, "ingest") == "success", every=0.5)
-    # Not the next number: a try that Airflow has begun twice, and ended, has taken one as well.
+    # The number may not be the next one: a try that Airflow has begun twice, and ended, has taken a number as
+    # well.
     assert airflow.result(loaded, "ingest")["write_id"] > before["write_id"]
 
 
@@ -296,7 +297,7 @@ def delivered(database) -> Iterator[Callable[[], list[int]]]:
 
 
 def read_by_runs(airflow) -> set[int]:
-    """The notification events that runs of the DAG ``arrived`` were started with."""
+    """The notification events that started runs of the DAG ``arrived``."""
     runs = airflow.call("GET", "/api/v2/dags/arrived/dagRuns?limit=1000")["dag_runs"]
     paths = [f"/api/v2/dags/arrived/dagRuns/{run['dag_run_id']}" for run in runs if run["state"] == "success"]
     return {event_id for path in paths for event_id in airflow.result(path, "read")}
@@ -322,14 +323,14 @@ def test_airflows_own_backfill_writes_with_the_priority_of_its_runs(airflow, met
     span = ["--from-date", "2013-12-01", "--to-date", "2013-12-01"]
     airflow.command("backfill", "create", "--dag-id", "flights_reload", *span)
     until(lambda: len(table.timeline().commits()) == 1)
-    # As a person triggers it: such a run has no logical date.
+    # The run has no logical date, as if a person had triggered it.
     asked = {"logical_date": None, "run_after": "2013-12-02T00:00:00Z", "conf": {"write_priority": 350}}
     airflow.call("POST", "/api/v2/dags/flights_reload/dagRuns", asked)
     until(lambda: len(table.timeline().commits()) == 2)
     priorities = [entry.priority for entry in CommitLog(table.storage).after(0) if isinstance(entry, Commit)]
     assert priorities == [300, 350]
     check_rows(airflow.lake / "flights", december)
-    # A commit is told of when its task ends, a moment after it is on the timeline.
+    # The event of a commit comes when its task ends, a moment after the commit is on the timeline.
     until(lambda: commits(metastore) == before + 2)
     check_arrivals(airflow, metastore, december.num_rows)
 
@@ -339,7 +340,7 @@ def commits(metastore) -> int:
 
 
 def check_arrivals(airflow, metastore, rows: int) -> None:
-    """The DAG that waits for rows has seen the rows of each commit once, and no person has started it."""
+    """Check that the DAG that waits for rows has seen each commit's rows once, and was never started by hand."""
     told = inserted(metastore, "flights")
 
     def results() -> list[dict]:
@@ -374,7 +375,8 @@ def test_a_triggerer_that_is_killed_loses_no_event(airflow, loaded, metastore, d
     writing.join()
     written = inserted(metastore)
     until(lambda: set(delivered()) == set(written), every=1)
-    # At least once, and in order but for what the killed triggerer could not note down any more.
+    # Events arrive at least once, and in order, except for deliveries that the killed triggerer could not
+    # record.
     assert list(dict.fromkeys(delivered())) == written
 
 
