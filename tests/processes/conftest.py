@@ -1,4 +1,4 @@
-"""One Spark for all tests with processes: clients come and are killed, the server stays."""
+"""One Spark for all tests with processes: clients connect and are killed, the server stays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a Spark Connect server."""
     with spark_connect_server(tmp_path_factory.mktemp("spark") / "server.log") as port:
         yield f"sc://127.0.0.1:{port}"
-        # A session that outlives its server tries to reach it for minutes at exit.
+        # At exit, a session that outlives its server tries for minutes to reach it.
         if session := SparkSession.getActiveSession():
             session.stop()
 

@@ -1,7 +1,7 @@
-"""Processes in which everything slow is imported already, and nothing is shared.
+"""Processes that have all slow imports done, and share nothing.
 
-A pytest worker has one server of forks. It imports what is listed at its first fork, for all tests: hence one
-list. A process that imports for itself takes half a second of CPU or more.
+A pytest worker has one server of forks. At its first fork it imports the modules of one list, for all tests.
+A process that imports them itself takes half a second of CPU or more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Real servers on this machine, out of packages that are installed anyway.
+"""Real servers on this machine, from packages that are installed anyway.
 
-ZooKeeper out of the jars in pyspark, PostgreSQL out of a wheel, an S3 endpoint out of moto;
-and a proxy that cuts a client off from any of them.
+ZooKeeper comes from the jars in pyspark, PostgreSQL from a wheel, an S3 endpoint from moto. A proxy can cut a
+client off from any of them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _SMALL_JVM = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _patiently = tenacity.retry(wait=tenacity.wait_fixed(0.05), stop=tenacity.stop_after_delay(300), reraise=True)
 
 
-# Below the ports that the system gives to clients: a server that comes back finds its port free. Each worker
-# of a test run has a share of its own, so two never choose the same port.
+# The ports are below those that the system gives to clients, so a restarted server finds its port free. Each
+# worker of a test run has a share of its own, so two workers never choose the same port.
 _SHARE = 2_000
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw7").removeprefix("gw")) % 8
 _PORTS = range(12_000 + _SHARE * _WORKER, 12_000 + _SHARE * (_WORKER + 1))
@@ -42,7 +42,7 @@ _turns = itertools.cycle(random.sample(_PORTS, _SHARE))
 
 
 def free_port() -> int:
-    """A free port on the loopback interface, which this process is not given again for a long time."""
+    """A free port on the loopback interface, which the function does not return again for a long time."""
     for port in itertools.islice(_turns, _SHARE):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -53,9 +53,9 @@ def free_port() -> int:
 class ZookeeperServer:
     """One ZooKeeper server, alone or a member of an ensemble.
 
-    :param folder: its data and its log.
-    :param configuration: more lines of ``zoo.cfg``.
-    :param properties: more system properties of its JVM.
+    :param folder: the folder for its data and its log.
+    :param configuration: further lines of ``zoo.cfg``.
+    :param properties: further system properties of its JVM.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ZookeeperServer:
         self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
         lines = {
-            "tickTime": "200",  # sessions last at least two ticks, at most what is said next
+            "tickTime": "200",  # sessions last at least two ticks, and at most the next setting
             "maxSessionTimeout": "60000",
             "initLimit": "25",
             "syncLimit": "10",
@@ -92,7 +92,7 @@ class ZookeeperServer:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it; :meth:`wait` for it to serve."""
+        """Start the server; :meth:`wait` waits until it is ready."""
         options = [f"-D{name}={value}" for name, value in self._properties.items()]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         with (self.folder / "server.log").open("a") as log:
@@ -106,7 +106,7 @@ class ZookeeperServer:
 
     @_patiently
     def wait(self) -> str:
-        """Wait until it serves; ``standalone``, ``leader`` or ``follower``."""
+        """Wait until the server is ready; return ``standalone``, ``leader`` or ``follower``."""
         assert self._process is not None
         if self._process.poll() is not None:
             raise RuntimeError(f"ZooKeeper ended: {(self.folder / 'server.log').read_text()[-3000:]}")
@@ -128,7 +128,7 @@ class ZookeeperServer:
 
 @contextmanager
 def zookeeper(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[ZookeeperServer]:
-    """A server that serves already."""
+    """A server that is ready."""
     server = ZookeeperServer(folder, properties=properties)
     server.start()
     try:
@@ -174,7 +174,7 @@ class Postgres:
         self._server.stop()
 
     def crash(self) -> None:
-        """End it at once, as a power cut would: it recovers at its next start."""
+        """End the server at once, as a power failure would: it recovers at its next start."""
         os.kill(int(self._pid_file.read_text().split()[0]), signal.SIGQUIT)
         _gone(self._pid_file)
 
@@ -236,7 +236,7 @@ def wait_for_port(port: int) -> None:
 class TcpProxy:
     """Passes bytes on to a server until it is cut.
 
-    :param port: the server's, on the loopback interface.
+    :param port: the server's port on the loopback interface.
     """
 
     def __init__(self, port: int) -> None:
@@ -258,7 +258,7 @@ class TcpProxy:
         self._run(self._cut())
 
     def hold_up(self) -> None:
-        """Accept connections, and pass nothing on until mended; then what came meanwhile, late."""
+        """Accept connections, but pass no bytes on until :meth:`mend`; then pass the delayed bytes on."""
         self._run(self._hold_up())
 
     def mend(self) -> None:
@@ -266,11 +266,11 @@ class TcpProxy:
         self._run(self._listen())
 
     def ignore_next(self) -> None:
-        """Accept the next connection and leave it at that, as a server that is just starting."""
+        """Accept the next connection and answer nothing, like a server that is just starting."""
         self._ignores_next = True
 
     def lose_answer(self, beginning: bytes) -> None:
-        """Let one request that begins so reach the server, and drop its answer."""
+        """Let one request with this beginning reach the server, and drop its answer."""
         self._losing = beginning
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A test run that is stopped, however it is, leaves no server behind."""
+"""A test run that is stopped by any signal leaves no server behind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_run_that_is_stopped_leaves_no_process(
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            # A shell starts what runs in its background with SIGINT ignored.
+            # A shell starts its background processes with SIGINT ignored.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     told = tmp_path / "mark"

@@ -1,4 +1,4 @@
-"""A test that holds a server of each kind when it is stopped; ``test_reaper.py`` runs a copy."""
+"""A test that runs a server of each kind when it is stopped; ``test_reaper.py`` runs a copy of this file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.processes.servers import postgresql, zookeeper
 from tests.reaper import MARK
 
-# As Airflow: the server's child does the work, outlives it, and gives itself a title.
+# Like Airflow's server: a child does the work, outlives the server, and changes its process title.
 CHILD = """
 import setproctitle, time
 setproctitle.setproctitle("a title of its own" * 100)

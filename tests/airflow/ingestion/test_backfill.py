@@ -215,7 +215,7 @@ class TestKilled:
         return lock
 
     def let_commit(self, lock, table, number: int) -> None:
-        """Let this many windows have the lock, one after the other; the next window has written, and waits."""
+        """Let this many windows have the lock, one after the other; the next one has written, and waits."""
         for _ in range(number):
             until(lambda: has_written(table) and lock.waiters())
             lock.release()

@@ -307,7 +307,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(params=["light", "dark"])
 def tab(chromium, server, request) -> Iterator[Page]:
-    """A logged-in browser tab with Airflow's theme. A request to another host, or an error, fails the test."""
+    """A logged-in browser tab with Airflow's theme; a request to another host or an error fails the test."""
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme=request.param)
     context.add_cookies([{"name": "_token", "value": server.token("viewer"), "url": server.url}])
     context.add_init_script(f"localStorage.setItem('theme', '{request.param}')")

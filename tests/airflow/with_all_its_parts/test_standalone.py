@@ -340,7 +340,7 @@ def commits(metastore) -> int:
 
 
 def check_arrivals(airflow, metastore, rows: int) -> None:
-    """Check that the DAG that waits for rows has seen each commit's rows once, and was never started by hand."""
+    """Check that the DAG that waits for rows has seen each commit's rows once, and nobody started it."""
     told = inserted(metastore, "flights")
 
     def results() -> list[dict]:

@@ -39,23 +39,23 @@ SERVERS = [
     "hive-metastore",
 ]
 LOCK_TIMEOUT_SECONDS = 8
-"""How long a silent holder keeps its lock, where the metastore says that."""
+"""Seconds for which a silent holder keeps its lock, if the metastore decides that."""
 
 BUSY = 45.0
-"""Seconds by which something may come late on a busy machine: less than what would end the wait otherwise."""
+"""Seconds of delay on a busy machine that a test accepts; fewer than the timeout that would end its wait."""
 
 FAIR = ["filesystem", "sqlite", "postgresql", "zookeeper", *METASTORES]
 
 
 @dataclass
 class Backend:
-    """Where a provider keeps its locks, and a table of its own.
+    """The backend of a provider's locks, with a table of its own.
 
     :param config: provider and options.
     :param root: the table's location.
-    :param storage_options: of the table's storage.
-    :param slack: seconds by which this backend may find an expired lease later than others.
-    :param longest_lease: seconds for which it lets a silent holder keep its lock at most.
+    :param storage_options: options of the table's storage.
+    :param slack: seconds by which this backend may find an expired lease later than other backends.
+    :param longest_lease: the most seconds for which the backend lets a silent holder keep its lock.
     """
 
     config: Mapping[str, Any]
@@ -69,7 +69,7 @@ class Backend:
     contenders: list[Contender] = field(default_factory=list)
 
     def contender(self, **options: Any) -> Contender:
-        """A process of its own; it is ended with the test."""
+        """A contender in a process of its own, which ends with the test."""
         contender = Contender(self.processes, {**self.config, **options}, self.root, self.storage_options)
         self.contenders.append(contender)
         return contender
@@ -118,7 +118,7 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TcpProxy]:
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TcpProxy]:
-    """Our own metastore as a service of two processes, behind a proxy."""
+    """Our metastore as a service of two processes, behind a proxy."""
     folder = tmp_path_factory.mktemp("service")
     options = ["--processes", "2", "--txn-timeout", str(LOCK_TIMEOUT_SECONDS), "--housekeeping-interval", "1"]
     with metastore_service(folder, f"sqlite:///{folder}/m.db", *options, port=free_port()) as running:
@@ -139,7 +139,7 @@ def s3_options(port: int) -> dict[str, Any]:
 def backend(
     request: pytest.FixtureRequest, tmp_path: Path, processes: ForkServerContext
 ) -> Iterator[Backend]:
-    """Parametrized with a name out of PROVIDERS."""
+    """The backend of a provider; tests parametrize it with a name of PROVIDERS."""
     made = _make(request, request.param, tmp_path, processes)
     yield made
     for contender in made.contenders:
@@ -165,7 +165,7 @@ def _make(request: pytest.FixtureRequest, name: str, folder: Path, processes: Fo
             f"s3://lake/{uuid.uuid4().hex}",
             processes,
             s3_options(proxy.port),
-            slack=2.0,  # S3 dates by whole seconds
+            slack=2.0,  # S3's dates have whole seconds
             stop=proxy.cut,
             start=proxy.mend,
         )

@@ -17,11 +17,11 @@ from airflow_provider.table.storage.storage import Storage
 
 
 class Contender:
-    """The test's end of such a process; errors that the process had are raised here.
+    """The test's end of such a process; its methods raise the process's errors.
 
     :param config: see :func:`open_lock`.
     :param root: the table's location.
-    :param options: of the table's storage.
+    :param options: options of the table's storage.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Contender:
         far.close()
 
     def acquire(self, timeout: float | None = None) -> int:
-        """Acquire; the fencing token."""
+        """Acquire the lock; return the fencing token."""
         return int(self.ask("acquire", timeout))
 
     def release(self) -> None:
@@ -47,7 +47,7 @@ class Contender:
         return self.answer()
 
     def tell(self, *command: Any) -> None:
-        """Ask and do not wait."""
+        """Send a command without waiting for the answer."""
         self._pipe.send(command)
 
     def answer(self, timeout: float = 300) -> Any:
@@ -92,9 +92,9 @@ def _do(lock: LockProvider, command: str, arguments: list[Any]) -> Any:
 
 
 def _append_tokens(lock: LockProvider, path: Path, times: int, seconds: float = 0.0) -> None:
-    """Under the lock, each time: read a file, write it again with the fencing token added.
+    """Read a file and write it again with the fencing token added, each time under the lock.
 
-    :param seconds: how long that takes; a second holder meanwhile makes that a token is lost.
+    :param seconds: the duration of one such step; a second holder during it would make a token disappear.
     """
     for _ in range(times):
         with lock:

@@ -24,8 +24,8 @@ def java_gateway() -> Iterator[JavaGateway]:
 class Curator:
     """Curator's InterProcessMutex, as JVM Hudi's ZookeeperBasedLockProvider makes it.
 
-    :param hosts: of the ensemble.
-    :param path: of the lock.
+    :param hosts: the ensemble's hosts.
+    :param path: the lock's path.
     """
 
     def __init__(self, gateway: JavaGateway, hosts: str, path: str) -> None:

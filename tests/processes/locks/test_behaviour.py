@@ -1,4 +1,4 @@
-"""What every lock provider promises, among processes that die, stand still and lose their backend."""
+"""The promises of every lock provider, with processes that die, are paused, or lose their backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider.exceptions import LockLostError, LockTimeoutError, LockUna
 from tests.processes.locks.conftest import BUSY, FAIR, PROVIDERS, SERVERS, Backend
 
 LEASE = 1.5
-SHORT_LEASE = 0.8  # of those that shall not keep it
+SHORT_LEASE = 0.8  # of holders that shall not keep it
 
 every_provider = pytest.mark.parametrize("backend", PROVIDERS, indirect=True)
 every_server = pytest.mark.parametrize("backend", SERVERS, indirect=True)
@@ -39,7 +39,7 @@ def test_who_waits_in_vain_learns_who_holds_the_lock(backend: Backend) -> None:
     waiter = backend.lock()
     waiting = time.monotonic()
     with pytest.raises(LockTimeoutError, match="held by ingest of flights") as raised:
-        waiter.acquire(timeout=3.5 * LEASE)  # the holder lives, so its lease goes on
+        waiter.acquire(timeout=3.5 * LEASE)  # the holder is alive, so its lease continues
     assert 3.5 * LEASE <= time.monotonic() - waiting < 3.5 * LEASE + BUSY
     assert raised.value.details["holder"] == "ingest of flights"
     assert holder.is_held()
@@ -161,12 +161,12 @@ def test_nobody_waits_for_long_behind_a_waiter_that_died(backend: Backend) -> No
 
 @pytest.mark.parametrize("backend", FAIR, indirect=True)
 def test_who_contends_all_the_time_does_not_starve_the_others(backend: Backend, tmp_path: Path) -> None:
-    """When the first one has had its 30 turns, each other one has had at least 10.
+    """When the first contender has had 30 turns, each other contender has had at least 10.
 
-    Fewer than 30, because the system may give a process no core for some turns of the others.
+    The number is below 30, because the system may give a process no core during some turns of the others.
     """
     contenders = [backend.contender() for _ in range(4)]
-    with backend.lock() as held:  # until everybody is in the line
+    with backend.lock() as held:  # until all contenders are in the line
         for number, contender in enumerate(contenders):
             (tmp_path / str(number)).write_text("")
             contender.tell("append_tokens", tmp_path / str(number), 30)

@@ -46,7 +46,7 @@ def curator(jvm: JavaGateway, config: dict[str, Any]) -> Iterator[Curator]:
 
 
 class OurWriter(threading.Thread):
-    """An ingestion, which waits for the lock."""
+    """An ingestion of this package that waits for the lock."""
 
     def __init__(self, table: HudiTable, config: dict[str, Any], on_conflict: str) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def test_a_commit_made_under_curators_lock_is_met_by_who_waits_for_it(
 ) -> None:
     observer = open_lock(config, table.storage)
     other = Jvm(table)
-    other.completion_time = _in_an_hour(other.instant)  # its clock is ahead
+    other.completion_time = _in_an_hour(other.instant)  # the other writer's clock is ahead
     assert curator.acquire(5000)
     ours = OurWriter(table, config, on_conflict)
     assert ours.lock.excludes_hudi

@@ -1,4 +1,4 @@
-"""What is the database's own: its table, its keys, its drivers."""
+"""The database's lock alone: its table, its keys, its drivers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_processes_make_the_table_at_once(
     contenders = [Contender(processes, config, f"/lake/{number}", {}) for number in range(6)]
     for contender in contenders:
         contender.tell("acquire", 30)
-    assert [contender.answer() for contender in contenders] == [1] * 6  # each has a table of its own
+    assert [contender.answer() for contender in contenders] == [1] * 6  # each has its own table
     for contender in contenders:
         contender.kill()
 

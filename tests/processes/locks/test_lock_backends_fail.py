@@ -1,6 +1,6 @@
 """Commits of several processes while the backend of the table lock fails.
 
-Only errors that say "try again" reach the writers; no acknowledged commit is lost, and the others go on.
+Only retryable errors reach the writers; no acknowledged commit is lost, and the other writers go on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FIRST: Rows = {f"k{n}": (0, "p") for n in range(4)}
 def _write(
     location: str, writer: int, config: Mapping[str, Any], stopped: Event, told: Queue[Told | int]
 ) -> None:
-    """Commit after commit into the same file groups, until told to stop."""
+    """Commit again and again into the same file groups, until the test stops the process."""
     table = HudiTable.open(location)
     lock = open_lock(config, table.storage)
     number = 0
@@ -63,17 +63,17 @@ class Writers:
         return sum(name.startswith(f"{writer}-") for name, _, error in self.outcomes if error is None)
 
     def go_on(self, writers: set[int], commits: int = 3) -> None:
-        """Wait until each of these has made so many more commits."""
+        """Wait until each of these writers has made this many more commits."""
         goal = {writer: self.committed(writer) + commits for writer in writers}
         self._until(lambda: all(self.committed(writer) >= goal[writer] for writer in writers))
 
     def fail(self, writer: int) -> None:
-        """Wait until one has got an error that it may try again after."""
+        """Wait until a writer has got a retryable error."""
         before = self.failed(writer)
         self._until(lambda: self.failed(writer) > before)
 
     def failed(self, writer: int) -> int:
-        """How often a writer lost and had to try again."""
+        """The number of retryable errors of a writer."""
         return sum(name.startswith(f"{writer}-") for name, _, error in self.outcomes if error is not None)
 
     def check(self) -> None:
@@ -85,7 +85,7 @@ class Writers:
         check(self._table, writes, acknowledged | {"first"})
 
     def take(self, timeout: float = 300.0) -> bool:
-        """The next thing that a writer tells; False when it says that it has stopped."""
+        """Read the next report of a writer; return False when it reports that it has stopped."""
         told = self._told.get(timeout=timeout)
         if isinstance(told, int):
             return False

@@ -41,7 +41,7 @@ both = pytest.mark.parametrize("backend", TWO, indirect=True)
 
 @pytest.fixture
 def metastore(backend: Backend) -> Iterator[Metastore | ThriftMetastore]:
-    """The one that the backend's locks are in."""
+    """The metastore that keeps the backend's locks."""
     url = backend.config["url"]
     opened = ThriftMetastore(url) if url.startswith("thrift:") else open_metastore(url)
     yield opened
@@ -50,7 +50,7 @@ def metastore(backend: Backend) -> Iterator[Metastore | ThriftMetastore]:
 
 @both
 def test_jvm_hudis_lock_keeps_us_out(backend: Backend, metastore: Metastore | ThriftMetastore) -> None:
-    # What its HiveMetastoreBasedLockProvider asks for.
+    # JVM Hudi's HiveMetastoreBasedLockProvider asks for this lock.
     table = LockComponent(LockType.EXCLUSIVE, "lake", backend.config["table"])
     theirs = metastore.lock([table], "hudi", "spark-7")
     assert theirs.state is LockState.ACQUIRED
@@ -113,7 +113,7 @@ def test_a_lost_answer_is_not_a_lock_that_nobody_owns(
     for method in (b"\x0acheck_lock", b"\x06unlock"):
         hive.lose_answer(CALL + method)
         if method.endswith(b"check_lock"):
-            assert lock.is_held()  # asked again
+            assert lock.is_held()  # the client has sent the request again
         else:
             lock.release()
     assert metastore.show_locks("lake", backend.config["table"]) == []

@@ -1,4 +1,4 @@
-"""What is the object store's own: conditions, ETags and answers that get lost."""
+"""The object store's lock alone: conditions, ETags and lost answers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def storage_lock(table: Storage, **options: object) -> LockProvider:
 
 
 def test_an_acquisition_whose_answer_got_lost_is_found_out(table: Storage, s3: TcpProxy) -> None:
-    with storage_lock(table):  # the object exists, the conditions are tried
+    with storage_lock(table):  # the object exists, so this request only tests the conditions
         pass
     lock, other = storage_lock(table), storage_lock(table)
     s3.lose_answer(b"PUT ")
     lock.acquire(timeout=60)
     assert lock.is_held()
-    assert lock.fencing_token == 3  # 2 was won, too, but nobody heard of it
+    assert lock.fencing_token == 3  # contender 2 has won, too, but its answer was lost
     with pytest.raises(LockTimeoutError):
         other.acquire(timeout=0.2)
     lock.release()
@@ -58,14 +58,14 @@ def test_a_renewal_whose_answer_got_lost_is_a_renewal(table: Storage, s3: TcpPro
     lock = storage_lock(table, lease_seconds=9)
     lock.acquire()
     s3.lose_answer(b"PUT ")
-    for _ in range(2):  # the one whose answer got lost, and the next one
+    for _ in range(2):  # the request whose answer was lost, and the next one
         until_renewed(table)
     assert lock.is_held()
     lock.release()
 
 
 def until_renewed(table: Storage) -> StoredObject:
-    """Wait until the holder has renewed its lease; the lock as it was before."""
+    """Wait until the holder has renewed its lease; return the lock's earlier state."""
     store = ConditionalStore(table, 10)
     found = store.get(LOCK)
     assert found is not None

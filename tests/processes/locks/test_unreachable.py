@@ -1,4 +1,4 @@
-"""Backends that were never there: an error at once, which says what is wrong and no secret."""
+"""Backends that do not exist: an error at once, which names the problem and no secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is ZooKeeper's own: Curator on the other side, ensembles, networks, TLS, identities."""
+"""The ZooKeeper lock alone: Curator on the other side, ensembles, networks, TLS, identities."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def curator(jvm: JavaGateway, zookeeper_server: ZookeeperServer, table: Path) ->
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """A table by Hudi's only sign of one; its name is the lock's key by default, as in JVM Hudi."""
+    """A folder with Hudi's sign of a table; the table's name is the lock's key by default, as in JVM Hudi."""
     table = tmp_path / "somewhere" / tmp_path.name.replace("_", "-")
     (table / ".hoodie").mkdir(parents=True)
     (table / ".hoodie/hoodie.properties").write_text(f"hoodie.table.name={table.name}\n")
@@ -75,7 +75,7 @@ def test_curator_keeps_us_out(curator: Curator, zookeeper_server: ZookeeperServe
     assert curator.acquire(60_000)
     holder = ours.holder()
     assert holder is not None
-    assert ipaddress.ip_address(holder.owner)  # what Curator writes into its nodes
+    assert ipaddress.ip_address(holder.owner)  # Curator writes this into its nodes
     with pytest.raises(
         LockTimeoutError, match=f"held by {holder.owner}.*session_timeout_ms later, 60 s by default"
     ):
@@ -225,7 +225,7 @@ def test_one_bad_server_does_not_use_up_the_time(
     tmp_path: Path, zookeeper_server: ZookeeperServer, kind: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as bad, contextlib.ExitStack() as queued:
-        if kind == "drops packets":  # as Linux does when the queue of new connections is full
+        if kind == "drops packets":  # Linux does this when the queue of new connections is full
             for _ in range(2):
                 client = queued.enter_context(socket.socket())
                 client.setblocking(False)
@@ -343,9 +343,9 @@ class TestTls:
         strange = {"tls_ca": str(certificates / "strange authority.pem")}
         with pytest.raises(LockUnavailableError, match=r"(?i)certificate.verify.failed"):
             zookeeper_lock(tmp_path, **quick, tls="on", **strange, **client).acquire()
-        with pytest.raises(LockUnavailableError):  # the server turns us away: no certificate of ours
+        with pytest.raises(LockUnavailableError):  # the server refuses a client without a certificate
             zookeeper_lock(tmp_path, **quick, tls="on", **trusted).acquire()
-        with pytest.raises(LockUnavailableError):  # not TLS at all
+        with pytest.raises(LockUnavailableError):  # the client uses no TLS
             zookeeper_lock(tmp_path, **quick).acquire()
 
 
@@ -370,7 +370,7 @@ def test_options_that_cannot_work_are_named(options: dict[str, str], message: st
 def _certificate(
     folder: Path, name: str, issuer: tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    """Key and certificate of an authority, or of a server or client at 127.0.0.1."""
+    """Make key and certificate of an authority, or of a server or client at 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""A real Hive Metastore 2.3 on Derby, out of the jars in pyspark: nothing else is needed."""
+"""A real Hive Metastore 2.3 on Derby, from the jars in pyspark alone."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from dags_examples.demo.spark_server import java_environment
 from tests.processes.servers import JARS, free_port
 
-# What Java 17 keeps to itself and a Hive of 2017 reaches into.
+# The packages that Java 17 closes, and that a Hive of 2017 needs.
 OPENED = ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent")
 
 
 @contextmanager
 def hive_metastore(folder: Path, *, txn_timeout: int | None = None) -> Iterator[int]:
-    """A server that serves already; its port on the loopback interface.
+    """A server that is ready; its port on the loopback interface.
 
-    :param folder: for its database, its warehouse and its log.
-    :param txn_timeout: its ``hive.txn.timeout``, in seconds; looked after every second. Nobody looks after it
-        when None.
+    :param folder: the folder for its database, its warehouse and its log.
+    :param txn_timeout: its ``hive.txn.timeout``, in seconds, which it checks every second. When None, the
+        server never checks for timeouts.
     """
     settings = {
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/database;create=true",
         "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
-        "hive.in.test": "true",  # makes the tables of the transactions, too
+        "hive.in.test": "true",  # this also makes the tables of the transactions
     }
     if txn_timeout is not None:
         settings |= {
             "hive.txn.timeout": f"{txn_timeout}s",
-            "hive.compactor.initiator.on": "true",  # starts the one who looks after timeouts, too
+            "hive.compactor.initiator.on": "true",  # this also starts the thread that checks for timeouts
             "hive.compactor.check.interval": "1d",
             "hive.timedout.txn.reaper.start": "1s",
             "hive.timedout.txn.reaper.interval": "1s",
@@ -64,14 +64,14 @@ def start_hive(
     output: TextIO,
     jars: Iterable[Path] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a Hive Metastore, and do not wait for it.
+    """Start a Hive Metastore, without waiting for it.
 
-    :param port: where it shall listen.
-    :param folder: for its warehouse and what it puts where it runs.
-    :param settings: Hive's; those of its database at least.
+    :param port: the port on which it listens.
+    :param folder: the folder for its warehouse, and its working folder.
+    :param settings: Hive's settings; at least those of its database.
     :param java: options of its JVM.
-    :param output: where it writes what it has to say.
-    :param jars: besides pyspark's.
+    :param output: the file for its output.
+    :param jars: further jars besides pyspark's.
     """
     settings = {
         "datanucleus.connectionPoolingType": "HikariCP",  # pyspark has no BoneCP
@@ -92,9 +92,10 @@ def start_hive(
 
 
 def _let_it_clean(port: int) -> None:
-    """Wait for the first round of the compactor's initiator: it forgets aborted transactions.
+    """Wait for the first round of the compactor's initiator, which forgets aborted transactions.
 
-    That is a second after the server serves; afterwards they are there for as long as any test looks.
+    The round comes a second after the server is ready. Transactions that abort later stay until the test
+    ends.
     """
     with closing(ThriftMetastore(f"thrift://127.0.0.1:{port}", timeout_seconds=30)) as metastore:
         txn_id = metastore.open_txn("nobody", "here")

@@ -1,4 +1,4 @@
-"""What any Hive Metastore of version 2.3 answers, asked by the client that Hive's own definition makes."""
+"""The answers of a Hive Metastore 2.3 to a client that is made from Hive's own definition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hives_client(port: int) -> Iterator[Any]:
 
 
 def answers(client: Any) -> Iterator[tuple[str, Any]]:
-    """Each question, and its answer or the kind of its error."""
+    """Each request, with its answer or the kind of its error."""
     _create(client)
     grants, principals = ttypes.GetRoleGrantsForPrincipalRequest, ttypes.GetPrincipalsInRoleRequest
     yield _answer(client, "get_role_names")
@@ -87,7 +87,7 @@ def _answer(client: Any, method: str, *arguments: Any) -> tuple[str, Any]:
         return asked, type(error).__name__
     if isinstance(answer, ttypes.ColumnStatistics):
         assert answer.statsDesc.lastAnalyzed > 1_700_000_000
-        # When it was, and what version 2.3 does not say.
+        # Times, and fields that version 2.3 lacks.
         answer.statsDesc.lastAnalyzed = answer.engine = None
     return asked, answer
 

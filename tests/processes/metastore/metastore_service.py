@@ -1,4 +1,4 @@
-"""Our own metastore as a service, started by its command as people start it."""
+"""Our metastore as a service, started by its command, as people start it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 class MetastoreService:
     """A running service.
 
-    :param port: on the loopback interface.
+    :param port: the service's port on the loopback interface.
     :param process: the command's process.
     :param log: the file with its log.
     """
@@ -29,17 +29,17 @@ class MetastoreService:
         return f"thrift://127.0.0.1:{self.port}"
 
     def stop(self) -> int:
-        """SIGTERM; how it ended."""
+        """Send SIGTERM; return the exit code."""
         self.process.terminate()
         return self.process.wait(120)
 
 
 @contextmanager
 def metastore_service(folder: Path, url: str, *options: str, port: int = 0) -> Iterator[MetastoreService]:
-    """A service that serves already.
+    """A service that is ready.
 
-    :param folder: where its log goes.
-    :param options: more of ``table-services metastore serve``.
+    :param folder: the folder for its log.
+    :param options: further options of ``table-services metastore serve``.
     """
     command = [str(Path(sys.executable).with_name("table-services")), "metastore", "serve"]
     command += ["--db", url, "--port", str(port), *options]

@@ -1,4 +1,4 @@
-"""Groups of requests on PostgreSQL: one statement does what many do, and a killed server loses nothing."""
+"""Groups of requests on PostgreSQL: one statement does them all, and a killed server loses nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def metastore(server: str) -> Iterator[Metastore]:
-    """A store on the server's one database, which still has the rows of earlier tests."""
+    """A metastore on the server's only database, which still has the rows of earlier tests."""
     opened = open_embedded_metastore(server)
     yield opened
     opened.close()
@@ -83,7 +83,7 @@ def test_a_commit_that_has_to_wait_keeps_nobody_waiting(metastore: Metastore) ->
 
 
 def exclusive(table: str) -> Lock:
-    # Not in a database that another test may have left locked.
+    # A new database, because another test may have left locks in the shared one.
     return Lock(
         (LockComponent(LockType.EXCLUSIVE, "of_locks", table),), "me", "here", None, None, 300.0, True
     )
@@ -95,7 +95,7 @@ def test_free_locks_are_entered_by_one_statement_and_the_rest_is_left(
     held = metastore.lock(exclusive("held").components, "me", "here").lock_id
     group = [exclusive("held"), exclusive("free"), exclusive("free"), Unlock(held), Unlock(held + 1_000)]
     answers = LOCKS.at_once(metastore.engine.run_statement, group)
-    # What is held is given back in the same statement, so it is in nobody's way.
+    # The same statement releases the held lock, so no other lock waits for it.
     assert answers == {
         0: LockResponse(held + 1, LockState.ACQUIRED),
         1: LockResponse(held + 2, LockState.ACQUIRED),
@@ -125,7 +125,7 @@ def test_a_group_waits_for_a_process_that_enters_a_lock(metastore: Metastore) ->
         while not metastore.engine.read(lambda connection: connection.execute(waiting).scalar_one()):
             assert not done.done()
         assert [info.lock_id for info in metastore.show_locks("of_locks", "beside")] == [held]
-        # A group that only gives locks back needs no turn.
+        # A group that only releases locks needs no turn.
         assert LOCKS.do(metastore.engine, [Unlock(held)]) == {0: None}
         go_on.set()
         entering.result(60)
@@ -160,12 +160,12 @@ def test_processes_never_hold_exclusive_locks_together(server: str, metastore: M
                 acquired += 1
                 if len(others := {*holding}) > 1:
                     met.append(others)
-                # Long enough for another process to be let in by mistake.
+                # The wait is long enough to let another process in by mistake.
                 time.sleep(0.005)
                 holding.discard(answer.lock_id)
             mine.unlock(answer.lock_id)
 
-    # Groups are of an engine: two of them are two processes to each other.
+    # Groups belong to an engine, so two engines act like two processes.
     with closing(open_embedded_metastore(server)) as second:
         threads = [threading.Thread(target=lock_and_unlock, args=(one,)) for one in (metastore, second) * 3]
         for thread in threads:
@@ -180,7 +180,7 @@ def test_processes_never_hold_exclusive_locks_together(server: str, metastore: M
 def test_a_cut_connection_is_an_error_and_the_next_request_gets_another(
     metastore: Metastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No ping finds it out before.
+    # No ping finds this out before the request.
     monkeypatch.setattr(engine, "_SURELY_ALIVE_SECONDS", 1e9)
     last = metastore.open_txn("me", "here")
     others = "pid <> pg_backend_pid() AND backend_type = 'client backend'"

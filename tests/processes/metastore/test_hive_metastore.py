@@ -1,4 +1,4 @@
-"""Our client against a real Hive Metastore 2.3: what that version has."""
+"""Our client on a real Hive Metastore 2.3: the methods that this version has."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_locks_of_every_level_and_type(metastore: ThriftMetastore, level: tuple[
 
 
 def test_what_is_known_of_a_transaction(metastore: ThriftMetastore) -> None:
-    """What ours tell beside, a Hive does not; what timed out it ends by itself."""
+    """A Hive sends fewer fields than our server, and ends timed-out transactions by itself."""
     started = time.time()
     txn_id = metastore.open_txn("me", "here", agent="dag.task", commit_on_recovery=False)
     txn = metastore.get_txn(txn_id)
@@ -127,7 +127,7 @@ def test_what_is_known_of_a_transaction(metastore: ThriftMetastore) -> None:
     metastore.record_write(txn_id, "lake", "flights", "20250101000000000")
     assert metastore.writes_of(txn_id) == []
     assert metastore.recover_timed_out(0.001, lambda write: True) == []
-    assert metastore.commit_txn(txn_id) == 0  # it keeps no log of events
+    assert metastore.commit_txn(txn_id) == 0  # this Hive keeps no log of events
     committed = metastore.get_txn(txn_id)
     assert (committed.state, committed.event_id, committed.user) == (TxnState.COMMITTED, 0, "")
 
@@ -144,7 +144,7 @@ def test_databases_and_tables(metastore: ThriftMetastore, tmp_path: Path) -> Non
     assert metastore.create_database("lake", if_not_exists=True) == made
     with pytest.raises(AlreadyExistsError):
         metastore.create_database("lake")
-    # All that this version changes of a database.
+    # This version of Hive changes no other field of a database.
     assert metastore.alter_database("lake", parameters={"a": "c"}).parameters["a"] == "c"
     table = metastore.create_table(
         "lake",
@@ -304,7 +304,7 @@ def test_our_server_answers_as_it_does(port: int, tmp_path: Path) -> None:
 
 
 def test_our_server_finds_what_it_finds_by_like(port: int, tmp_path: Path) -> None:
-    """And what SQL's meaning of a pattern finds, as in a Hive 4.0.1: tests/engines compares with that."""
+    """Our server also matches SQL's patterns, as Hive 4.0.1 does: tests/engines compares with Hive 4.0.1."""
     with hives_client(port) as client:
         expected = found_by_like(client)
     with (

@@ -1,4 +1,4 @@
-"""The metastore among real processes that work at once and die at any moment."""
+"""The metastore under real processes that work at the same time and die at any moment."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def end(processes: list[ForkServerProcess]) -> None:
 
 
 def check_log(metastore: Metastore) -> list[NotificationEvent]:
-    """The whole log, after a look at whether it tells exactly what there is."""
+    """Check that the log agrees with the metastore's state, and return all its events."""
     events = metastore.next_events(0, 1_000_000)
     assert [event.event_id for event in events] == list(range(1, len(events) + 1))
     assert metastore.current_event_id() == len(events)
@@ -142,7 +142,7 @@ def test_ids_have_no_gap_among_processes_that_write_at_once(metastore: Metastore
     at_once = FORKS.Barrier(PROCESSES + 1)
     writers = [start(_write, url, f"w{number}", rounds, at_once) for number in range(PROCESSES)]
     at_once.wait(300)
-    # A reader meanwhile never passes over an event that comes later.
+    # A reader of the growing log never skips an event that appears later.
     position, read = 0, []
     while any(writer.is_alive() for writer in writers):
         batch = metastore.next_events(position)

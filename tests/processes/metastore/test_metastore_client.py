@@ -38,7 +38,7 @@ def lose_answer(proxy: TcpProxy, method: str) -> None:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Metastore]:
-    """What is behind the servers, with the table ``lake.flights`` in it."""
+    """The database behind the servers, with the table ``lake.flights``."""
     with closing(open_metastore(f"sqlite:///{tmp_path}/metastore.db")) as opened:
         opened.create_database("lake")
         opened.create_table("lake", "flights", location="/lake/flights", schema=[ID], partition_keys=[YEAR])
@@ -47,7 +47,7 @@ def database(tmp_path: Path) -> Iterator[Metastore]:
 
 @pytest.fixture
 def proxies(database: Metastore, tmp_path: Path) -> Iterator[list[TcpProxy]]:
-    """The ways to two servers of it."""
+    """The proxies in front of two servers of the database."""
     options = ServiceOptions(f"sqlite:///{tmp_path}/metastore.db", port=0)
     with served(options) as first, served(options, housekeeping=False) as second:
         ways = [TcpProxy(first.port), TcpProxy(second.port)]
@@ -179,7 +179,7 @@ def test_an_idempotent_write_is_sent_again_and_done_once(
     before = database.current_event_id()
     lose_answer(proxies[0], method)
     answer = write(client, txn_id)
-    assert proxies[0]._losing is None  # it was lost
+    assert proxies[0]._losing is None  # the answer was lost
     assert events(database, before) == told
     if method in ("commit_changes", "abort_txn"):
         assert answer == database.current_event_id()
@@ -190,7 +190,7 @@ def test_the_next_server_is_asked_when_one_is_away(
 ) -> None:
     proxies[0].cut()
     assert client.list_tables("lake") == ["flights"]
-    txn_id = client.open_txn("me", "here")  # not to be sent twice, and was not
+    txn_id = client.open_txn("me", "here")  # the client must not send it twice, and did not
     proxies[0].mend()
     proxies[1].cut()
     held = client.lock([LockComponent(LockType.EXCLUSIVE, "lake")], "me", "here", txn_id=txn_id)

@@ -67,7 +67,7 @@ def catalog(service: MetastoreService, tmp_path: Path) -> HiveCatalog:
 
 
 class TestIceberg:
-    """pyiceberg's catalog, as it is."""
+    """pyiceberg's own catalog, without changes."""
 
     SCHEMA = pa.schema([("id", pa.int64()), ("dest", pa.string())])
 
@@ -154,7 +154,7 @@ class TestProcesses:
     def test_it_listens_on_all_interfaces_only_if_told_to(
         self, tmp_path: Path, options: tuple[str, ...], is_open: bool
     ) -> None:
-        """127.0.0.2 is this machine, too; only a server that listens on all addresses answers."""
+        """127.0.0.2 is this machine, too; only a server that listens on all addresses answers there."""
         with metastore_service(tmp_path, f"sqlite:///{tmp_path}/m.db", *options) as running:
             found = []
             for host in ("127.0.0.1", "127.0.0.2"):
@@ -188,7 +188,7 @@ class TestProcesses:
         options = ("--processes", "2")
         with metastore_service(tmp_path, f"sqlite:///{tmp_path}/m.db", *options, port=free_port()) as running:
             children = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text()
-            # The last one: before it comes multiprocessing's own.
+            # The last process is the service's; the one before is multiprocessing's own.
             os.kill(int(children.split()[-1]), signal.SIGKILL)
             assert running.process.wait(300) == 1
             assert "ended by itself" in running.log.read_text()
@@ -198,7 +198,7 @@ class TestProcesses:
 
 class TestRecovery:
     def test_a_timed_out_transaction_ends_as_its_timeline_says(self, tmp_path: Path) -> None:
-        """The writer committed on the timeline, and died before it ended its transaction."""
+        """The writer has committed on the timeline, and died before it ended its transaction."""
         url, location = f"sqlite:///{tmp_path}/m.db", str(tmp_path / "trips")
         table = HudiTable.create(
             location, name="trips", schema=pa.schema([("id", pa.int64())]), record_key=["id"]
@@ -289,7 +289,7 @@ class TestSecrets:
                 assert ours.list_databases() == ["default"]
                 assert ours.current_event_id() == 0
             with pytest.raises(MetastoreUnavailableError), closing(ThriftMetastore(url)) as ours:
-                ours.list_databases()  # no certificate of its own
+                ours.list_databases()  # the client has no certificate
             untrusting = f"{running.uri}?tls=on&tls_certificate={certificate}"
             with pytest.raises(MetastoreUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
                 ThriftMetastore(untrusting).list_databases()
@@ -297,7 +297,7 @@ class TestSecrets:
             with pytest.raises((ssl.SSLError, TTransportException, OSError)):
                 connect(nameless).get_all_databases()
             with pytest.raises(MetastoreUnavailableError):
-                ThriftMetastore(running.uri).list_databases()  # no TLS at all
+                ThriftMetastore(running.uri).list_databases()  # the client uses no TLS
 
     def test_a_password_within_tls(self, tmp_path: Path, certificate: Path) -> None:
         users = tmp_path / "users"
@@ -321,7 +321,7 @@ class TestSecrets:
                 with pytest.raises(TTransportException, match="Bad status: 3"):
                     _sasl_client(running.port, user, password)
             with pytest.raises(MetastoreUnavailableError):
-                ThriftMetastore(running.uri).list_databases()  # no SASL at all
+                ThriftMetastore(running.uri).list_databases()  # the client uses no SASL
             with closing(ThriftMetastore(f"thrift://ana:geheim-7@127.0.0.1:{running.port}")) as ours:
                 assert ours.create_database("lake").name == "lake"
                 assert ours.list_databases() == ["default", "lake"]
@@ -337,7 +337,7 @@ class TestSecrets:
 
 
 class _PureSasl:
-    """pure-sasl's client by the names that thriftpy2's transport uses."""
+    """pure-sasl's client, with the method names that thriftpy2's transport calls."""
 
     def __init__(self, user: str, password: str) -> None:
         self._client = SASLClient("127.0.0.1", "hive", "PLAIN", username=user, password=password)

@@ -1,4 +1,4 @@
-"""A plain Spark with Hive support, its metastore being ours."""
+"""A plain Spark with Hive support on our metastore."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def spark(url: str, warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -
     place = ("--warehouse", f"file:{warehouse}")
     with metastore_service(folder, url, *options, *place, port=free_port()) as service:
         conf = {
-            "spark.sql.catalogImplementation": "hive",  # what enableHiveSupport sets
+            "spark.sql.catalogImplementation": "hive",  # enableHiveSupport sets this
             "spark.hadoop.hive.metastore.uris": service.uri,
             "spark.sql.warehouse.dir": f"file:{warehouse}",
         }
@@ -216,7 +216,8 @@ def test_a_table_of_ours_is_listed_with_its_schema_and_partitions(
     assert rows(spark, "SHOW PARTITIONS lake.flights") == [("origin=EWR",), ("origin=JFK",)]
     chosen = spark.sql("SELECT delay, tags FROM lake.flights WHERE origin = 'JFK'")
     assert chosen.columns == ["delay", "tags"]
-    # Without Hudi's bundle Spark says so, instead of reading old versions of rows with the new ones.
+    # Without Hudi's bundle Spark fails with this error, instead of reading old versions of rows with the new
+    # ones.
     with pytest.raises(UnknownException, match="HoodieParquetInputFormat"):
         chosen.collect()
     before = metastore.get_table("lake", "flights")

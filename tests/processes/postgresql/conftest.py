@@ -21,7 +21,7 @@ _NUMBERS = count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What asks no database is tested once."""
+    """Deselect tests that use no database: the unit tests run them."""
     here = Path(__file__).parent
     items[:] = [
         item
@@ -32,11 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def server_of_databases() -> Iterator[Engine]:
-    """A PostgreSQL server with the database ``flights``, which is to be copied."""
+    """A PostgreSQL server with the database ``flights``, which each test copies."""
     with postgresql() as running:
         engine = create_engine(running.url, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
-            # Nobody switches this machine off.
+            # The test needs no durability: the machine stays on.
             connection.execute(text("ALTER SYSTEM SET fsync = off"))
             connection.execute(text("SELECT pg_reload_conf()"))
         create_flights(_create(engine, "flights", template="template1"))
@@ -46,21 +46,21 @@ def server_of_databases() -> Iterator[Engine]:
 
 @pytest.fixture
 def url(server_of_databases: Engine) -> Iterator[str]:
-    """As in the unit tests: URL of a metastore with the table ``lake.flights``, whose last event is 2."""
+    """URL of a metastore with the table ``lake.flights`` and 2 as the last event, as in the unit tests."""
     with new_database(server_of_databases, template="flights") as url:
         yield url
 
 
 @pytest.fixture
 def empty_url(server_of_databases: Engine) -> Iterator[str]:
-    """URL of a database with nothing in it."""
+    """URL of an empty database."""
     with new_database(server_of_databases, template="template1") as url:
         yield url
 
 
 @pytest.fixture
 def metastore(request: pytest.FixtureRequest, url: str) -> Iterator[AnyMetastore]:
-    """By a server of it, but for what is ``only_database``."""
+    """The metastore by a server, except in tests marked ``only_database``."""
     if getattr(request, "param", "server") == "database":
         opened = open_metastore(url)
         yield opened

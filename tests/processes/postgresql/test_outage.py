@@ -1,4 +1,4 @@
-"""A PostgreSQL that is away for a moment."""
+"""A PostgreSQL that does not answer for a moment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def database() -> Iterator[Postgres]:
 
 @contextmanager
 def away(database: Postgres, metastore: Metastore) -> Iterator[None]:
-    """The database is stopped, and started again a second later."""
+    """Stop the database, and start it again a second later."""
     assert metastore.list_databases()
     database.stop()
     back = threading.Timer(1.0, database.start)

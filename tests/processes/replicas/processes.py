@@ -1,4 +1,4 @@
-"""Replicas that serve, writers and readers, each a process; imports little, so that they start fast."""
+"""Replicas, writers and readers, each a process. This module imports little, so that they start fast."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from tests.processes.forks import FORKS
 from tests.processes.servers import free_port
 
 DATABASE = "lake"
-# So many that most of them are in nobody's transaction: memory may answer for those only.
+# So many tables that most of them are in no open transaction: memory may answer only for those.
 TABLES = [f"t{number}" for number in range(24)]
 PARTITIONS = [str(number) for number in range(8)]
 TAG = "tag"
 READS = 24
-"""With one snapshot: most of them find in memory what the first ones brought there."""
+"""Reads with one snapshot: the first ones fill the memory that answers most of the others."""
 
 
 class Replica:
     """A replica in a process, on a port that it keeps when it is killed and started again.
 
-    :param url: of the database.
-    :param name: of the replica.
-    :param is_sabotaged: it neither follows the log nor looks whether its copies are stale.
+    :param url: the database's URL.
+    :param name: the replica's name.
+    :param is_sabotaged: whether the replica neither follows the log nor checks whether its copies are stale.
     """
 
     def __init__(self, url: str, name: str, *, is_sabotaged: bool = False) -> None:
@@ -54,22 +54,22 @@ class Replica:
         self._is_sabotaged = is_sabotaged
         self.name = name
         self.uri = f"thrift://127.0.0.1:{self._options.port}"
-        # Without a lock, which who is killed would keep.
+        # The value has no lock, because a killed process would keep it.
         self._counts = FORKS.Array("q", 2, lock=False)
         self.start()
 
     @property
     def hits(self) -> int:
-        """Reads that the replica has answered from memory, by its last report; the kills are included."""
+        """Reads that the replica has answered from memory, by its last report, also those before kills."""
         return int(self._counts[0])
 
     @property
     def misses(self) -> int:
-        """Reads with write ids that were answered by the database."""
+        """Reads with write ids that the database has answered."""
         return int(self._counts[1])
 
     def start(self) -> None:
-        """Returns when it listens."""
+        """Start the replica, and wait until it listens."""
         self._stop, listens = FORKS.Event(), FORKS.Event()
         arguments = (self._options, self._stop, listens, self._counts, self._is_sabotaged)
         self._process = FORKS.Process(target=_serve, args=arguments, daemon=True)
@@ -113,17 +113,17 @@ def _serve(
 
 @dataclass(frozen=True)
 class Read:
-    """What a reader was shown, and what it may have expected.
+    """An answer that a reader got, and the facts that limit a correct answer.
 
-    :param reader: who.
-    :param table: of what.
-    :param partitions: whether its partitions were asked for, or itself.
+    :param reader: the reader.
+    :param table: the table that it read.
+    :param partitions: whether it asked for the table's partitions, or for the table itself.
     :param write_ids: the ``ValidWriteIdList`` of the request.
     :param own: the write id under which the reader has written, and not committed; None when it has not.
     :param began: the log's last event after the list was taken, and before the request.
     :param ended: the same after the answer.
     :param shown: a digest of the answer.
-    :param in_session: whether the request said what the reader had been shown before.
+    :param in_session: whether the request had the reader's session.
     """
 
     reader: str
@@ -143,7 +143,7 @@ def shown_partitions(found: Iterable[PartitionInfo]) -> str:
 
 
 def shown_table(owner: str | None) -> str:
-    """A digest of what a table itself shows."""
+    """A digest of a table, without its partitions."""
     return _digest(owner or "")
 
 
@@ -153,11 +153,11 @@ def _digest(value: Any) -> str:
 
 @dataclass
 class Reported:
-    """What a writer was told.
+    """The outcomes that a writer saw.
 
     :param transactions: by a transaction's id, whether it was committed.
     :param done: the tags of changes that were acknowledged.
-    :param refused: those of changes that were refused.
+    :param refused: the tags of changes that were refused.
     """
 
     transactions: dict[int, bool] = field(default_factory=dict)
@@ -166,9 +166,9 @@ class Reported:
 
 
 def write(uris: Sequence[str], name: str, stop: Event, outcomes: Path) -> None:
-    """Transactions of a few changes of a table or two, some aborted, and changes without a transaction.
+    """Change one or two tables in transactions, some of them aborted, and without a transaction.
 
-    :param outcomes: gets what was :class:`Reported`.
+    :param outcomes: receives the :class:`Reported` outcomes.
     """
     metastore, chance = open_metastore(_rotated(uris, name), timeout_seconds=60), random.Random(name)
     reported = Reported()
@@ -208,7 +208,7 @@ def _change(
         case "add":
             added = PartitionSpec(part, f"/{table}/{part[0]}", {TAG: tag})
             if not metastore.add_partitions(DATABASE, table, [added], txn_id=txn_id):
-                return  # it was there
+                return  # the partition existed already
         case "alter":
             try:
                 metastore.alter_partition(DATABASE, table, part, parameters={TAG: tag}, txn_id=txn_id)
@@ -222,7 +222,7 @@ def _change(
 
 
 def _abandon(metastore: AnyMetastore, txn_id: int | None) -> None:
-    """The replica that was asked has been killed, or the database is away: what was done is not known."""
+    """Abort after the replica was killed, or while the database is away: the change's outcome is unknown."""
     if txn_id is not None:
         with suppress(NoSuchTransactionError):
             _until_it_answers(metastore.abort_txn)(txn_id)
@@ -245,16 +245,16 @@ class Stop(Protocol):
 
 
 def read(uris: Sequence[str], name: str, stop: Stop, reads: Path) -> None:
-    """Takes snapshots of two tables and reads each of them from one replica or another.
+    """Take snapshots of two tables, and read each table from one replica or another.
 
-    In some of them it has written something before, and commits it after: then its next snapshot is
-    to show it.
+    Before some snapshots the reader writes something, and commits it after the reads: then its next snapshot
+    has to show the write.
 
-    :param reads: gets what was read.
+    :param reads: receives the reads.
     """
     metastore, chance = open_metastore(_rotated(uris, name), timeout_seconds=60), random.Random(name)
     replicas = [ThriftMetastore(uri, timeout_seconds=60) for uri in uris]
-    # Half of the readers have our client's memory; the others are clients as anybody's.
+    # Half of the readers use our client, which has a session; the others are ordinary clients.
     session = ReaderSession() if int(name[1:]) % 2 else None
     done: list[Read] = []
     committed: dict[str, int] = {}
@@ -262,7 +262,7 @@ def read(uris: Sequence[str], name: str, stop: Stop, reads: Path) -> None:
     while not stop.is_set():
         number += 1
         txn_id = None
-        # What it has just committed it reads at once, before all replicas know of it.
+        # The reader reads its own commit at once, before all replicas have applied it.
         tables = chance.sample([one for one in TABLES if one not in own], 2 - len(own)) + list(own)
         own = {}
         try:
@@ -304,8 +304,8 @@ def shown(
     """A digest of the first answer; one of the replicas may be dead.
 
     :param seen: the table's part of the reader's snapshot.
-    :param with_partitions: whether its partitions are asked for, or itself.
-    :param session: what the reader has seen.
+    :param with_partitions: whether to ask for the table's partitions, or for the table itself.
+    :param session: the reader's session.
     """
     reader = Reader(valid_write_ids=seen.write_ids, table_id=seen.table_id, session=session)
     for replica in replicas:
@@ -317,7 +317,7 @@ def shown(
 
 
 def _rotated(uris: Sequence[str], name: str) -> str:
-    """All servers, each client with another one as the first."""
+    """All servers, in an order that begins with another server for each client."""
     start = int(name[1:]) % len(uris)
     places = [uri.removeprefix("thrift://") for uri in (*uris[start:], *uris[:start])]
     return f"thrift://{','.join(places)}"

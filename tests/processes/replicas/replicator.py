@@ -12,7 +12,7 @@ from airflow_provider.replication import ReplicationPolicy, ReplicationSettings,
 
 
 def main(source: str, target: str, folder: str, seconds: str) -> None:
-    """Follow, from the folder's ``source`` to its ``target``."""
+    """Follow the source, and copy the folder's ``source`` to its ``target``."""
     has_begun = False
 
     def step(_: str) -> None:

@@ -1,4 +1,4 @@
-"""What the notification log tells, event by event: the one order of things that explains every read."""
+"""The history of the notification log, event by event: it has to explain the answer of every read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FOR_EVER = 2**63
 
 @dataclass
 class _States:
-    """What a table, or its partitions, showed; from which event on."""
+    """The states of a table, or of its partitions, each with its first event."""
 
     since: list[int] = field(default_factory=list)
     shown: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -28,7 +28,7 @@ class _States:
         self.since.append(event_id)
 
     def spans(self, shown: str) -> list[range]:
-        """The events as of which it showed this."""
+        """The ranges of events in which the table had this state."""
         ends = [*self.since[1:], _FOR_EVER]
         return [range(self.since[at], ends[at]) for at in self.shown.get(shown, [])]
 
@@ -63,11 +63,10 @@ class SerialHistory:
             self._replay(event)
 
     def check(self, reads: Iterable[Read]) -> None:
-        """Every read of one reader, in the order in which it made them.
+        """Check every read of one reader, in the order of the reads.
 
-        In a session the events that explain what was shown of a table follow one another: with the first
-        event that explains an answer, and is not before that of the answer before, all are found if there are
-        any.
+        In a session the events that explain the answers about a table never go back. So for each answer the
+        check takes the first event that explains it and is not before the event of the previous answer.
         """
         needed: defaultdict[str, int] = defaultdict(int)
         explained: defaultdict[str, int] = defaultdict(int)
@@ -76,7 +75,7 @@ class SerialHistory:
             assert read.own is None or write_ids.is_valid(read.own), f"its own write is not valid: {read}"
             first = self._newest(table, write_ids, read.began)
             if read.own is None:
-                # A transaction's own list shows nothing of those opened after it.
+                # A transaction's own list shows no transaction that was opened after it.
                 assert first >= needed[read.table], (
                     f"goes backwards, behind event {needed[read.table]}: {read}"
                 )
@@ -85,9 +84,9 @@ class SerialHistory:
             explained[read.table] = self._explain(read, table, first, before)
 
     def _explain(self, read: Read, table: _Table, first: int, before: int) -> int:
-        """An answer is the state as of one event, from ``first`` on: of all that is valid nothing misses.
+        """The event, from ``first`` on, whose state equals the answer; the state has every valid change.
 
-        :param before: nor of all that the reader was shown before.
+        :param before: the state must also have every change that the reader was shown before.
         """
         states = table.partitions if read.partitions else table.itself
         spans = [
@@ -100,7 +99,7 @@ class SerialHistory:
         assert spans, f"goes backwards: nothing from event {before} on, which was shown, explains it: {read}"
         if any(span.stop > read.began for span in spans):
             return spans[0].start
-        # The database would have told what came after: this is out of a replica's memory.
+        # The database's answer would have the later changes, so this answer is from a replica's memory.
         self.from_memory += 1
         whole = (at for span in spans for at in span if not self._half_made(table, at))
         found = next(whole, None)
@@ -159,7 +158,7 @@ class SerialHistory:
         table.changed_under.append(write_id)
 
     def check_reported(self, reported: Reported) -> None:
-        """What one writer was told is what the log tells: each change once, and none that was refused."""
+        """Check that the log agrees with one writer's reports: each change once, and no refused change."""
         for txn_id, is_committed in reported.transactions.items():
             assert (txn_id in self.committed) == is_committed, f"transaction {txn_id}: {is_committed} told"
         lost = [tag for tag in reported.done if self.tags[tag] != 1]
@@ -168,7 +167,7 @@ class SerialHistory:
         assert not there, f"changes that were refused are in the log: {there}"
 
     def agrees(self, name: str, owner: str | None, partitions: str) -> bool:
-        """Whether a table is now as the log tells."""
+        """Whether a table's present state agrees with the log."""
         table = self._tables[name]
         return table.itself.spans(shown_table(owner))[-1:] == [
             range(table.itself.since[-1], _FOR_EVER)

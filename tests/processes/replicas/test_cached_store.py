@@ -1,6 +1,7 @@
-"""Replicas in processes of their own over one PostgreSQL, among writers and readers, and killed.
+"""Replicas in processes of their own over one PostgreSQL, with writers and readers; some are killed.
 
-Eight are killed, and PostgreSQL is shut down once and crashes once; with ``SOAK=1`` fifteen times as often.
+The test kills eight replicas, and shuts PostgreSQL down once and crashes it once; with ``SOAK=1`` fifteen
+times as often.
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ def test_a_serial_history_explains_every_read(
         partitions = shown_partitions(metastore.get_partitions(DATABASE, table))
         assert told.agrees(table, metastore.get_table(DATABASE, table).owner, partitions)
     hits, misses = (sum(getattr(one, what) for one in replicas) for what in ("hits", "misses"))
-    # Those that a replica reported before it was killed. How many of them are hits depends on the machine;
-    # that memory answers all of them in peace is checked below.
+    # The reads that a replica reported before it was killed. The number of hits depends on the machine; a check
+    # below makes sure that memory answers all reads when no process is killed any more.
     assert hits, f"no read answered from memory, {misses} by the database"
     print(
         f"\nin {time.monotonic() - begun:.0f} s {reads} reads, {hits} from memory and {misses} not, "
@@ -155,12 +156,12 @@ class _Rounds:
 def test_a_replica_that_answers_from_stale_copies_is_found(
     database: Postgres, metastore: Metastore, tmp_path: Path, is_sabotaged: bool
 ) -> None:
-    """The same readers, and the same check of what they were shown."""
+    """The readers and the check are the same as above."""
     replica = Replica(database.url, "r0", is_sabotaged=is_sabotaged)
     try:
         seen = metastore.read_snapshot([(DATABASE, table) for table in TABLES]).tables
         with closing(ThriftMetastore(replica.uri, timeout_seconds=60)) as server:
-            for table in TABLES:  # into its memory
+            for table in TABLES:  # this read fills the replica's memory
                 shown([server], table, seen[f"{DATABASE}.{table}"], True, ReaderSession())
         for table in TABLES:
             metastore.alter_table(DATABASE, table, owner="new")

@@ -1,4 +1,4 @@
-"""Replicators that are processes, killed by SIGKILL, between two PostgreSQLs with a warehouse each.
+"""Replicators in processes that are killed by SIGKILL, between two PostgreSQLs with a warehouse each.
 
 ``SOAK=1`` goes on for an hour (``SOAK_SECONDS``), with writers, services and databases that crash meanwhile.
 """
@@ -52,7 +52,7 @@ def databases() -> Iterator[dict[str, Postgres]]:
 
 
 class Work:
-    """A thread that writes into the source's tables, in and outside of transactions, and serves them."""
+    """A thread that writes into the source's tables, with and without transactions, and runs services."""
 
     def __init__(self, pair: Pair, chance: random.Random) -> None:
         self.pair, self.chance, self.opened = pair, chance, list[int]()
@@ -65,7 +65,7 @@ class Work:
         return not self.thread.is_alive()
 
     def join(self) -> None:
-        """Wait for its end; what it has left open, also because of an outage, is ended by recovery."""
+        """Wait for the thread's end; recovery ends the transactions that the thread has left open."""
         self.thread.join()
         if self.failure is not None:
             raise self.failure
@@ -74,7 +74,7 @@ class Work:
     def _run(self) -> None:
         try:
             for number in range(SOURCE_ACTIONS):
-                # Refused by the open transaction, or the database is away.
+                # The open transaction refuses the write, or the database is away.
                 with suppress(TableServiceError):
                     self._do(number)
                 self.done = number
@@ -182,18 +182,18 @@ def test_killed_replicators_lose_nothing_and_double_nothing(
 def kill_replicators(command: list[str], chance: random.Random, is_over: Callable[[], bool]) -> None:
     """Start replicators, and kill each a moment after its first step, until the source's work is over.
 
-    Six die at least, if the source has left them enough to do.
+    At least six die, if the source has enough work for them.
     """
     deaths, is_caught_up = 0, False
     while not is_over() or (deaths < 6 and not is_caught_up):
-        # Sometimes one is still at it when the next one comes.
+        # Sometimes a replicator is still running when the next one starts.
         ones = [
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             for _ in range(chance.choice([1, 1, 2]))
         ]
         for one in ones:
             assert one.stdout is not None
-            is_caught_up = not one.stdout.readline()  # it has ended without a step
+            is_caught_up = not one.stdout.readline()  # the replicator has ended without a step
             with suppress(subprocess.TimeoutExpired):
                 one.wait(chance.uniform(0.0, 4.0))
             one.kill()

@@ -1,4 +1,4 @@
-"""The history against which the replicas' reads are checked: that it finds what it is there to find."""
+"""The check of the replicas' reads finds the mistakes that it is made for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def metastore(tmp_path: Path) -> Metastore:
 
 
 def through(replicas: list[CachedStore], metastore: Metastore, session: ReaderSession | None) -> list[Read]:
-    """What a reader with one snapshot is shown by one replica after the other."""
+    """The answers that a reader with one snapshot gets from one replica after the other."""
     seen = metastore.read_snapshot([(DATABASE, "t")]).tables[f"{DATABASE}.t"]
     at = metastore.current_event_id()
     reader = Reader(valid_write_ids=seen.write_ids, table_id=seen.table_id, session=session)
@@ -45,7 +45,7 @@ def through(replicas: list[CachedStore], metastore: Metastore, session: ReaderSe
 def test_a_reader_that_goes_backwards_is_found(
     metastore: Metastore, makes_session: Callable[[], ReaderSession | None], goes_back: bool
 ) -> None:
-    """As with a cache that takes no notice of the session: one list, and each answer alone is right."""
+    """A cache that ignores the session gives such answers: each alone is right for the list of write ids."""
     stores = [CachedStore(open_embedded_metastore(metastore.url), name) for name in ("a", "b")]
     for one in stores:
         one.updater.begin()
@@ -63,7 +63,7 @@ def test_a_reader_that_goes_backwards_is_found(
 
 
 def test_an_answer_without_what_is_valid_is_found(metastore: Metastore) -> None:
-    """As with a cache that does not look whether its copy is stale."""
+    """A cache that does not check whether its copy is stale gives such answers."""
     with closing(metastore):
         metastore.alter_table(DATABASE, "t", owner="new")
         seen = str(metastore.valid_write_id_list(DATABASE, "t"))

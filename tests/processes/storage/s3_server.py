@@ -1,10 +1,9 @@
 """An S3 endpoint over HTTP with atomic conditional writes: ``python -m tests.processes.storage.s3_server``.
 
-In buckets of the names ``ignores-if-match`` and ``ignores-if-none-match`` it ignores that header.
+In the buckets ``ignores-if-match`` and ``ignores-if-none-match`` the server ignores that header.
 
-Moto looks at the condition and writes the object in two steps. With threads switching every
-microsecond, 5 of 100 races of eight contenders for ``If-Match`` had two winners; one request
-at a time has one.
+Moto checks the condition and writes the object in two steps. With threads switching every microsecond, 5 of
+100 races of eight contenders for ``If-Match`` had two winners; one request at a time has one.
 """
 
 from __future__ import annotations

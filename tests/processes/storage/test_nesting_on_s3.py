@@ -1,4 +1,4 @@
-"""Tables inside one another's folder, on an object store that knows no folders."""
+"""Tables inside another table's folder, on an object store, which has no folders."""
 
 from __future__ import annotations
 

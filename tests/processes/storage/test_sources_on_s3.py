@@ -1,4 +1,4 @@
-"""Sources on an object store, which knows no folders: found and read without Spark."""
+"""Sources on an object store, which has no folders, are found and read without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Put-if-absent among real processes."""
+"""Put-if-absent by real processes at the same time."""
 
 from __future__ import annotations
 

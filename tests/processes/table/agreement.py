@@ -1,4 +1,4 @@
-"""What must hold after any run: readers, log, timeline and storage say the same as the model."""
+"""The check after any run: readers, log, timeline and storage agree with the model."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def recover(table: HudiTable) -> None:
 
 
 def _some_files_stayed(table: HudiTable) -> bool:
-    """Whether a clean told of files that it could not delete: they are listed until the next clean, although
-    another process that executed the same plan may have deleted them since."""
+    """Whether a clean reported files that it could not delete. The index lists them until the next clean,
+    although another process that executed the same plan may have deleted them since."""
     timeline = table.timeline()
     cleans = (each for each in timeline.completed() if each.action is Action.CLEAN)
     told = (decode(read_completed(table.storage, timeline, each)) for each in cleans)
@@ -41,14 +41,14 @@ def _some_files_stayed(table: HudiTable) -> bool:
 
 
 def silence(table: HudiTable, seconds: float = 3600.0) -> None:
-    """Make every heartbeat that old; no process may be beating."""
+    """Make every heartbeat this old; no process may be alive that renews one."""
     for status in table.storage.list(HEARTBEAT_FOLDER):
         path = f"{table.location}/{status.path}"
         os.utime(path, (status.modified - seconds, status.modified - seconds))
 
 
 def by_log(table: HudiTable, writes: Mapping[str, Rows]) -> dict[str, tuple[int, str]]:
-    """The model: the writes that are in the commit log, one after the other.
+    """The rows of the model: the writes in the commit log, applied one after the other.
 
     :param writes: rows upserted, by operation key.
     """
@@ -61,7 +61,7 @@ def by_log(table: HudiTable, writes: Mapping[str, Rows]) -> dict[str, tuple[int,
 def committed(table: HudiTable) -> list[tuple[str, str]]:
     """Instants and operation keys of all commits that were not undone, one after the other.
 
-    The oldest are in the archive only.
+    The oldest commits are only in the archive.
     """
     entries = _entries(table)
     known = {entry.instant for entry in entries}
@@ -80,7 +80,7 @@ def committed(table: HudiTable) -> list[tuple[str, str]]:
 
 
 def _undone(entries: Iterable[LogEntry]) -> frozenset[str]:
-    """What a restore has undone."""
+    """The commits that a restore has undone."""
     return frozenset[str]().union(*(entry.undoes for entry in entries if isinstance(entry, Restore)))
 
 
@@ -90,7 +90,7 @@ def _entries(table: HudiTable) -> list[LogEntry]:
 
 
 def agree(table: HudiTable, expected: Rows) -> None:
-    """Both readers see these rows, each key once."""
+    """Check that both readers see these rows, each key once."""
     assert read_ours(table.location) == expected
     assert read_theirs(table.location) == expected
 
@@ -99,7 +99,7 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
     """Check a table after the last process has ended.
 
     :param writes: rows upserted, by operation key, of all writes that were tried.
-    :param acknowledged: keys of those that were told to be committed.
+    :param acknowledged: operation keys of the writes whose commits were acknowledged.
     """
     entries, commits = _entries(table), committed(table)
     keys = [operation_key for _, operation_key in commits if operation_key in writes]
@@ -109,18 +109,18 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
     assert set(acknowledged) - undone <= set(keys), "an acknowledged commit is lost"
     agree(table, by_log(table, writes))
 
-    # Log and timeline say the same, and nothing is pending.
+    # Log and timeline agree, and no instant is pending.
     timeline = table.timeline()
     reverted = {entry.rolls_back for entry in entries if isinstance(entry, Revert)}
     gone = reverted | _undone(entries)
-    # Of an index build nothing stays on the timeline, and an archival is no instant.
+    # An index build leaves no instant on the timeline, and an archival is no instant.
     instants = (each for each in entries if each.action not in (Action.ARCHIVE, Action.INDEXING))
     ended = [entry for entry in instants if not isinstance(entry, Plan) and entry.instant not in gone]
     archive = {instant.requested_time for instant in archived_instants(table.storage)}
     assert {
         (each.requested_time, each.completion_time)
         for each in timeline.completed()
-        if each.requested_time not in archive  # and not taken off yet, by an archiver that was killed
+        if each.requested_time not in archive  # an archiver that was killed has not removed it yet
     } == {(entry.instant, entry.completion_time) for entry in ended if entry.instant not in archive}
     times = [entry.completion_time for entry in entries]
     assert times == sorted(set(times))
@@ -136,7 +136,7 @@ def check(table: HudiTable, writes: Mapping[str, Rows], acknowledged: Collection
 
     assert_indexes_equal_a_rebuild(table)
 
-    # Files of what was rolled back are gone; those of what was reverted go later.
+    # Files of rolled-back writes are deleted; files of reverted rewrites are deleted later.
     known = {instant for instant, _ in commits}
     for status in table.storage.list("", recursive=True):
         parsed = parse_base_file_name(status.name)

@@ -1,4 +1,4 @@
-"""A table's storage with something in front of every operation: a fault, a delay, a signal."""
+"""A table's storage that injects a fault, a delay or a signal before or after any operation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class FaultyStorage(Storage):
     """The real storage; around each operation it calls ``before`` and ``after`` with operation and path.
 
     :param root: the table's location.
-    :param before: may raise, wait, or end the process.
-    :param after: may do so when the operation is done: its answer is lost.
+    :param before: called before an operation; may raise, wait, or end the process.
+    :param after: called after an operation; if it raises, the operation's answer is lost.
     """
 
     def __init__(self, root: str, before: Act, after: Act | None = None) -> None:
@@ -95,5 +95,5 @@ class FaultyStorage(Storage):
 
 
 def with_faults(location: str, before: Act, after: Act | None = None) -> HudiTable:
-    """A table seen through such a storage."""
+    """A table on such a storage."""
     return HudiTable(FaultyStorage(location, before, after), HudiTable.open(location).config)

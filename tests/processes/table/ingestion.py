@@ -1,4 +1,4 @@
-"""What the processes of these tests do: real ingestions through a Spark Connect server."""
+"""The processes of these tests: real ingestions through a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.processes.table.victims import CHANGING
 
 
 def create(location: Path) -> HudiTable:
-    """A table with two partitions to write to."""
+    """Create a table with two partitions."""
     return services.create(str(location))
 
 
@@ -30,7 +30,7 @@ def session(remote: str) -> SparkSession:
 def upsert(
     spark: SparkSession, location: str, rows: Mapping[str, tuple[int, str]], **job: Any
 ) -> dict[str, Any]:
-    """Upsert ``{id: (value, part)}``; the lease is short, so that a dead holder is waited for briefly."""
+    """Upsert ``{id: (value, part)}``; the lease is short, so others wait only briefly for a dead holder."""
     data = spark.createDataFrame(
         [(id_, *rest) for id_, rest in rows.items()], "id string, value long, part string"
     )
@@ -43,7 +43,7 @@ def upsert(
 
 
 def after_each_operation(act: Callable[[int, str], None]) -> None:
-    """Call ``act(number, description)`` after everything that this process changes in a storage."""
+    """Call ``act(number, description)`` after each change that this process makes to a storage."""
     count = 0
 
     def wrap(name: str) -> None:
@@ -54,7 +54,7 @@ def after_each_operation(act: Callable[[int, str], None]) -> None:
             try:
                 return original(self, path, *args, **kwargs)
             finally:
-                # Beats come whenever they come; only what the commit does is numbered.
+                # Heartbeats come at any time; only operations of the commit get a number.
                 if not path.startswith(".hoodie/.heartbeat/") or name == "put_if_absent":
                     count += 1
                     act(count, f"{name} {path}")

@@ -1,7 +1,7 @@
-"""What writes to a table in these tests: ingestions, table services and index builds.
+"""The writers of these tests: ingestions, table services and index builds.
 
-Heartbeats and leases are short, so that the dead are found soon. No service stops itself, however often
-the storage fails under it.
+Heartbeats and leases are short, so that other writers find dead ones soon. No service stops itself, however
+often its storage fails.
 """
 
 from __future__ import annotations
@@ -41,44 +41,44 @@ Rows = Mapping[str, tuple[int, str]]
 LOCK: dict[str, Any] = {"lease_seconds": 0.5, "timeout_seconds": 30.0, "poll_interval_seconds": 0.05}
 HEARTBEAT: dict[str, Any] = {"heartbeat_interval": 0.1, "tolerable_misses": 40}
 PATIENT: dict[str, Any] = {"heartbeat_interval": 10.0, "tolerable_misses": 6}
-"""The usual heartbeat, of writers that live: also on a busy machine none of them counts as dead."""
+"""The default heartbeat, for live writers: even on a busy machine none of them counts as dead."""
 SILENT_SECONDS = 4.2
-"""For longer than a heartbeat tolerates."""
+"""Longer than a heartbeat may be missing."""
 UNLOCKED_SECONDS = 0.7
-"""For longer than a lease of the lock lasts."""
+"""Longer than a lease of the lock lasts."""
 """After so long of silence a writer counts as dead, and its lease has run out."""
 
 
 class SharedLock(FilesystemLockProvider):
-    """A lock that other Hudi writers share: a writer acquires it also when no other one is there."""
+    """A lock that other Hudi writers share: a writer always acquires it, even without any contender."""
 
     excludes_hudi = True
 
 
 def create(location: str) -> HudiTable:
-    """A table with partitions that small commits fill."""
+    """Create a table with partitions that small commits fill."""
     return HudiTable.create(location, name="t", schema=SCHEMA, record_key=["id"], partition_by=["part"])
 
 
 def arrow(rows: Rows) -> pa.Table:
-    """Rows as they are ingested."""
+    """The rows as an Arrow table."""
     return pa.table([list(rows), *map(list, zip(*rows.values(), strict=True))], schema=SCHEMA)
 
 
 def upsert(table: HudiTable | str, name: str, rows: Rows, **job: Any) -> dict[str, Any]:
-    """Upsert; under its name the commit is found in the log."""
+    """Upsert rows; the name is the operation key, by which the log finds the commit."""
     table = HudiTable.open(table) if isinstance(table, str) else table
     settings = {**_job(name), "lock": open_lock(LOCK, table.storage), **job}
     return ingest_arrow(table, arrow(rows), **settings)
 
 
 def append(table: HudiTable, rows: Rows, lock: LockProvider, **job: Any) -> dict[str, Any]:
-    """Append rows in a file group of their own; heartbeats as long as usual."""
+    """Append rows in a file group of their own, with default heartbeats."""
     return ingest_arrow(table, arrow(rows), "bulk_insert", lock=lock, **job)
 
 
 def upsert_across(table: HudiTable, name: str, rows: Rows, other: Callable[[], object], **job: Any) -> Any:
-    """Upsert; when it has begun, and planned nothing yet, something else happens."""
+    """Upsert rows; call a function when the write has begun, and has planned nothing yet."""
     described = IngestJob.of(table.location, lock=LOCK, **{**_job(name), **job})
 
     @contextmanager
@@ -90,7 +90,7 @@ def upsert_across(table: HudiTable, name: str, rows: Rows, other: Callable[[], o
 
 
 def _job(name: str) -> dict[str, Any]:
-    # Not filled up: the same new key of two writers goes into two new file groups.
+    # No load fills a small file up: the same new key of two writers goes into two new file groups.
     plain = {"operation": "upsert", "small_file_limit": 0, "on_conflict": "rebase"}
     return {**plain, "operation_key": name, **HEARTBEAT}
 
@@ -107,13 +107,13 @@ def cluster(table: HudiTable, partition: str) -> str | None:
 
 
 def plan_clustering(table: HudiTable, partition: str) -> str | None:
-    """The first half of it."""
+    """Plan the clustering, the first half of :func:`cluster`."""
     packed = ClusteringSettings(partitions=(partition,))
     return schedule_clustering(table, packed, lock=open_lock(LOCK, table.storage), max_failures=None)
 
 
 def carry_out_clustering(table: HudiTable, instant: str) -> None:
-    """The rows of the plan's file groups, as they are, in one new file group."""
+    """Copy the rows of the plan's file groups unchanged into one new file group."""
     cluster_in_process(table, instant, lock=LOCK, **HEARTBEAT)
 
 
@@ -130,7 +130,7 @@ def clean(table: HudiTable) -> str | None:
 
 
 def carry_out_clean(table: HudiTable, instant: str) -> None:
-    """Delete what the plan names."""
+    """Delete the files that the plan names."""
     cleaning.run_clean(table, instant, lock=open_lock(LOCK, table.storage))
 
 
@@ -148,7 +148,7 @@ def compact_all(table: HudiTable) -> None:
 
 
 def keep_newest(table: HudiTable) -> None:
-    """A savepoint of the newest commit."""
+    """Make a savepoint of the newest commit."""
     create_savepoint(table, lock=open_lock(LOCK, table.storage))
 
 
@@ -161,11 +161,11 @@ def go_back(table: HudiTable) -> None:
 
 
 INDEXES = ("files", "record_index")
-"""What every table of these tests has; the victim builds another one."""
+"""The indexes of every table in these tests; the victim builds another one."""
 
 
 def build_index(table: HudiTable, *names: str) -> str | None:
-    """Plan indexes and build them; ``column_stats`` where none is named."""
+    """Plan indexes and build them; by default ``column_stats``."""
     instant = schedule_index(table, names or ["column_stats"], lock=open_lock(LOCK, table.storage))
     if instant is not None:
         carry_out_index_build(table, instant)
@@ -178,7 +178,7 @@ def drop(table: HudiTable) -> None:
 
 
 def carry_out_index_build(table: HudiTable, instant: str) -> None:
-    """Build what the plan names."""
+    """Build the indexes of the plan."""
     run_index(
         table,
         instant,
@@ -197,9 +197,9 @@ _CARRY_OUT = {
 
 
 def carry_out_plans(table: HudiTable) -> None:
-    """Carry out what a scheduler planned that died before it began."""
+    """Execute plans of a process that died before it began to execute them."""
     for pending in table.timeline().pending():
         if pending.action not in _CARRY_OUT:
-            continue  # a writer's
+            continue  # the instant of a writer
         with suppress(NoSuchInstantError, WriteConflictError):
             _CARRY_OUT[pending.action](table, pending.requested_time)

@@ -1,4 +1,4 @@
-"""A large batch beside an ingestion that commits into the same file groups all the time: both get through."""
+"""A large batch, and an ingestion that keeps committing into the same file groups: both get through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many writers that have nothing to do with each other: none fails, none starves, no row is lost."""
+"""Many writers of different partitions: none fails, none starves, no row is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.processes.table import services
 from tests.processes.table.agreement import agree
 
 COMMITS = 320
-"""Of all writers together; about ten CPU seconds."""
+"""Commits of all writers together; they take about ten CPU seconds."""
 WRITERS = 8
 
 
@@ -28,7 +28,7 @@ def _append(
     committed: Synchronized[int],
     results: Queue[tuple[int, int, list[str]]],
 ) -> None:
-    """Append commit after commit into a partition of its own, until all together have made enough."""
+    """Append commit after commit into one partition, until all writers together have made enough commits."""
     table = HudiTable.open(location)
     lock = open_lock({}, table.storage)
     commits, failures = 0, []

@@ -28,14 +28,14 @@ from tests.processes.table.services import Rows
 
 KILLS = 1600 if os.environ.get("SOAK") else 14
 WRITES = 11
-"""So many are committed at least, however long that takes."""
+"""The least number of commits, however long they take."""
 
 KEYS = 60
 INDEXES = list(MetadataPartition)
 
 
 def rows_of(name: str) -> Rows:
-    """What the write of this name upserts; a key is always in the same partition."""
+    """The rows that the write of this name upserts; a key is always in the same partition."""
     chosen = random.Random(name)
     keys = chosen.sample(range(KEYS), chosen.randint(1, 6))
     return {f"k{key}": (chosen.randrange(10**6), "pq"[key % 2]) for key in keys}

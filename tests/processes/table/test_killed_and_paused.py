@@ -1,10 +1,10 @@
-"""Every writer and service is killed, or stands still, before its storage operations.
+"""Every writer and service is killed, or paused, before its storage operations.
 
-Beside it another writer commits on the same file groups; then the heartbeats and leases of the victim
-run out, the next writer comes, and a paused victim wakes up.
+Meanwhile another writer commits on the same file groups. Then the heartbeats and leases of the victim expire,
+the next writer begins, and a paused victim wakes up.
 
-``SOAK=1`` takes all operations; otherwise those that change something, of which a push tries a share
-(``tests/sweep.py``).
+``SOAK=1`` tries all operations. Otherwise the test tries operations that change something, and a push tries a
+share of these (``tests/sweep.py``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.processes.table.services import UNLOCKED_SECONDS, Rows
 from tests.processes.table.victims import CHANGING, OWN, VICTIMS, Step, Victim
 from tests.sweep import share_of
 
-AT_ONCE = 8  # so many victims wait together for the end of their leases
+AT_ONCE = 8  # this many victims wait together for the end of their leases
 
 RIVAL: Rows = {"k1": (2, "p"), "k7": (2, "p"), "both": (2, "p"), "rival": (2, "q")}
 NEXT: Rows = {"k2": (3, "p"), "k6": (3, "p"), "next": (3, "p")}
@@ -44,7 +44,7 @@ LOST = {"InstantRolledBackError", "HeartbeatExpiredError", "WriteConflictError",
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two file groups in ``p``; superseded and replaced files for the cleaner."""
+    """Create a table with two file groups in ``p``, and superseded and replaced files for the cleaner."""
     table = services.create(str(tmp_path_factory.mktemp("start") / "t"))
     for name, rows in FIRST.items():
         services.upsert(table, name, rows, operation="upsert" if name == "again" else "bulk_insert")
@@ -55,7 +55,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def start_with_a_dead_writer(start: Path, processes: ForkServerContext) -> Path:
-    """The same, and the instant of a writer that was killed after its last data file."""
+    """Create the same table with the instant of a writer that was killed after its last data file."""
     table = HudiTable.open(str(shutil.copytree(start, start.parent / "with-a-dead-writer")))
     at = Step("put .hoodie/commit_log/staged/*.avro", 1)
     victim = Victim(processes, "ingestion", table.location, at, signal.SIGKILL)
@@ -77,20 +77,20 @@ class Case:
         self.victim = Victim(processes, self.what, self.table.location, self.at, self.signal)
 
     def meet_a_rival(self, on_rewrite: str) -> None:
-        """While the victim stands still, others read and write."""
+        """Let other processes read and write while the victim is paused or dead."""
         services.upsert(self.table, "rival", RIVAL, on_rewrite=on_rewrite, **services.PATIENT)
         self.acknowledged.add("rival")
         agree(self.table, by_log(self.table, WRITES))
 
     def let_the_next_come(self) -> None:
-        """The victim has been silent for too long."""
+        """Let the next writer begin, once the victim has been silent for too long."""
         silence(self.table)
         services.upsert(self.table, "next", NEXT, **services.PATIENT)
         self.acknowledged.add("next")
         agree(self.table, by_log(self.table, WRITES))
 
     def wake_up(self) -> None:
-        """It has to have won before, or to learn that it is too late; or it has not begun yet."""
+        """Wake the victim up. It has committed before, or finds that it is too late, or has not begun yet."""
         self.victim.go_on()
         told, what = self.victim.answer()
         if told == "failed":

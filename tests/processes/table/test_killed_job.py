@@ -1,4 +1,4 @@
-"""A job is killed, or stands still, after each file operation of its commit."""
+"""A job is killed, or paused, after each file operation of its commit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BEFORE = {f"k{n}": (0, "p" if n % 2 else "q") for n in range(6)}
 CHANGE = {"k1": (1, "p"), "k2": (1, "q"), "new": (1, "p")}
 NEXT = {"k3": (2, "p"), "next": (2, "q")}
 SESSION = str(uuid.uuid4())
-"""Of the server; the victims share it one after the other, and its workers stay warm."""
+"""The server's session, which the victims use one after the other, so that its workers stay warm."""
 
 _patiently = tenacity.Retrying(
     retry=tenacity.retry_if_result(operator.not_),

@@ -1,8 +1,8 @@
-"""A storage that is slow and fails, at any operation, before or after it was done.
+"""A slow storage that fails at any operation, before or after the operation takes effect.
 
-Writers upsert on it; with every fourth seed beside a clusterer, a cleaner, one that rolls dead writers back
-and one that builds indexes. Now and then an operation takes longer than lease and heartbeat last, in
-whatever thread it is.
+Writers upsert on it. With every fourth seed a clusterer, a cleaner, a process that rolls dead writers back
+and an index build run beside them. Now and then an operation, in any thread, takes longer than lease and
+heartbeat last.
 
 ``EXAMPLES`` says how many seeds there are.
 """

@@ -1,4 +1,4 @@
-"""Processes that end, or stand still, before a storage operation of theirs."""
+"""Processes that are killed, or paused, before one of their storage operations."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tests.processes.table.services import Rows
 OWN: Rows = {"k1": (1, "p"), "k6": (1, "p"), "both": (1, "p"), "own": (1, "q")}
 
 CHANGING = ("put_if_absent", "move_if_absent", "link_if_absent", "put", "delete", "create")
-"""Operations after which the storage is another one."""
+"""Operations that change the storage."""
 
 
 @dataclass(frozen=True)
 class Step:
     """A storage operation of a victim.
 
-    :param operation: and its path, without what is another one in each run.
-    :param occurrence: the how manieth of these.
+    :param operation: the operation and its path, without the parts that differ in each run.
+    :param occurrence: the number of this occurrence of the same operation and path.
     """
 
     operation: str
@@ -56,7 +56,8 @@ def _ingest_under_the_lock(table: HudiTable, ready: Callable[[], None]) -> None:
 
 
 def _ingest_across_clustering(table: HudiTable, ready: Callable[[], None], on_rewrite: str) -> None:
-    # Requested before the ingestion: beside a later one a write to a table with a record index begins again.
+    # Requested before the ingestion: with a later request, a write to a table with a record index would begin
+    # again.
     planned = services.plan_clustering(HudiTable.open(table.location), "part=p")
     assert planned is not None
 
@@ -96,14 +97,14 @@ VICTIMS: dict[str, Callable[[HudiTable, Callable[[], None]], None]] = {
     "savepoint": _at_once(services.keep_newest),
     "restore": _at_once(services.go_back),
 }
-"""What a victim does; it is counted from its call of ``ready`` on."""
+"""The actions of the victims; the test counts operations from the call of ``ready`` on."""
 
 
 class Victim:
     """The test's end of such a process.
 
     :param what: a key of :data:`VICTIMS`.
-    :param at: before which step it gets the signal; None to be told all steps.
+    :param at: the step before which the process gets the signal; None to record all steps.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Victim:
         far.close()
 
     def wait_for_step(self) -> None:
-        """Until it is dead, or stands still."""
+        """Wait until the process is dead or paused."""
         told = self.answer()
         assert told == ("reached", None), told
         if self._signal is signal.SIGKILL:
@@ -133,7 +134,7 @@ class Victim:
         os.kill(self._process.pid or 0, signal.SIGCONT)
 
     def answer(self, timeout: float = 300.0) -> tuple[str, Any]:
-        """``reached`` its step, ``done`` (with all steps), or ``failed`` with the error's type."""
+        """The answer: ``reached`` its step, ``done`` (with all steps), or ``failed`` with the error's type."""
         assert self._pipe.poll(timeout), f"no answer in {timeout} s"
         told: tuple[str, Any] = self._pipe.recv()
         return told
@@ -161,7 +162,8 @@ def _be_a_victim(
     is_ready = threading.Event()
 
     def before(operation: str, path: str) -> None:
-        # Beats and renewals come whenever they come; only what the victim does itself is counted.
+        # Heartbeats and renewals come at any time; the test counts only operations of the victim's own
+        # thread.
         if not is_ready.is_set() or threading.current_thread() is not victim:
             return
         if path.startswith(METADATA_FOLDER):
@@ -181,5 +183,5 @@ def _be_a_victim(
         pipe.send(("done", steps))
 
 
-# What is another one in each run: instants, file ids and their write tokens, random names, places in a line.
+# The parts that differ in each run: instants, file ids and write tokens, random names, places in a line.
 _NAMES = re.compile(r"[0-9a-f]{32}|[0-9a-f-]{36}-\d_\d+-\d+-\d+_|\d{8,}|(?<=lock)\d+|(?<=waiter)\d+")
