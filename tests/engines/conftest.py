@@ -16,9 +16,9 @@ from tests.processes.metastore.metastore_service import metastore_service
 
 @dataclass(frozen=True)
 class Server:
-    """A metastore that serves.
+    """A metastore server that is ready.
 
-    :param port: on the loopback interface.
+    :param port: its port on the loopback interface.
     :param warehouse: URL of its warehouse.
     """
 

@@ -36,9 +36,9 @@ MERGE_ON_READ: dict[str, dict[str, Any]] = {
 def create_hudi_tables(folder: Path, uri: str, forms: Mapping[str, Mapping[str, Any]] = FORMS) -> None:
     """Create tables of the same rows in the database ``lake``.
 
-    :param folder: for the tables.
+    :param folder: the folder for the tables.
     :param uri: URL of the metastore's server.
-    :param forms: for each table what ``CreateTableOperator`` is told of it.
+    :param forms: for each table, arguments of ``CreateTableOperator``.
     """
     metastore = open_metastore(uri)
     with _connection(uri):

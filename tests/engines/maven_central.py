@@ -1,7 +1,4 @@
-"""What the engines of these tests are made of: downloaded once from Maven Central, into ``.engines``.
-
-Ivy does it, which pyspark brings.
-"""
+"""Downloads the engines of these tests once from Maven Central, into ``.engines``, by the Ivy in pyspark."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from tests.processes.servers import JARS
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".engines"
 
-# What Hadoop and Hive would bring, and what their shaded clients or log4j 2 have already.
+# Dependencies of Hadoop and Hive that their shaded clients or log4j 2 contain already.
 LEFT_OUT = (
     "org.apache.hadoop:*",
     "log4j:*",
@@ -36,7 +33,7 @@ LEFT_OUT = (
 
 
 class NotReachedError(Exception):
-    """What an engine needs cannot be downloaded; says what, and why."""
+    """Raised when a file of an engine cannot be downloaded; the message names the file and the reason."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +41,10 @@ class Artifact:
     """One artifact of Maven Central.
 
     :param name: ``group:artifact:version``.
-    :param transitive: with all that it depends on.
-    :param kind: its file's ending.
-    :param classifier: as Maven calls it.
-    :param left_out: ``group:artifact`` that it shall not bring; ``*`` is any artifact.
+    :param transitive: whether to download its dependencies, too.
+    :param kind: the ending of its file's name.
+    :param classifier: Maven's classifier.
+    :param left_out: dependencies to leave out, as ``group:artifact``; ``*`` is any artifact.
     """
 
     name: str
@@ -75,11 +72,12 @@ class Artifact:
 
 
 def resolve(engine: str, artifacts: Iterable[Artifact]) -> Path:
-    """The folder with an engine's files; they are downloaded where they are not there yet.
+    """The folder with an engine's files, downloaded unless they are there already.
 
     :param engine: names the folder.
-    :param artifacts: what it is made of. An archive (``tar.gz``) is unpacked, without its outermost folder.
-    :raises NotReachedError: when Maven Central does not give what is needed.
+    :param artifacts: the engine's artifacts. An archive (``tar.gz``) is unpacked, without its outermost
+        folder.
+    :raises NotReachedError: when Maven Central does not send a file.
     """
     folder = FOLDER / engine
     wanted = "".join(artifact.as_ivy() for artifact in artifacts)
@@ -110,9 +108,9 @@ def resolve(engine: str, artifacts: Iterable[Artifact]) -> Path:
 
 
 def compile_java(engine: str, sources: Iterable[Path], classpath: str, to: Path) -> None:
-    """Compile by the JDK that is here.
+    """Compile by this machine's JDK.
 
-    :param engine: for which; for messages.
+    :param engine: the engine's name, for messages.
     :param to: the folder for the classes.
     :raises NotReachedError: when there is only a JRE, or the compiler refuses.
     """
@@ -124,9 +122,9 @@ def compile_java(engine: str, sources: Iterable[Path], classpath: str, to: Path)
 
 
 def compiled(engine: str, source: Path, classpath: str) -> Path:
-    """The folder with the classes of one source, which is compiled again when it has changed.
+    """The folder with the classes of one source. The function compiles the source again when it has changed.
 
-    :param engine: for which; the folder's name.
+    :param engine: the engine's name, and the folder's.
     :raises NotReachedError: see :func:`compile_java`.
     """
     classes = FOLDER / engine

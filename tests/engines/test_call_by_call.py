@@ -19,7 +19,7 @@ PARTS = {"databases": databases, "partitions": partitions, "objects": objects, "
 
 @pytest.fixture(scope="module")
 def found(hive4: Server, ours: Server, tmp_path_factory: pytest.TempPathFactory) -> list[Difference]:
-    """What differs, of all parts."""
+    """The differences in all parts of the protocol."""
     answers: list[dict[str, object]] = []
     for server in (hive4, ours):
         told: dict[str, object] = {}

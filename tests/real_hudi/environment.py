@@ -1,10 +1,10 @@
-"""The real Hudi: what it needs is downloaded once, into ``.venv-hudi`` of the checkout.
+"""Downloads the JVM's Hudi and its Spark once, into ``.venv-hudi`` of the checkout.
 
 * From PyPI, by uv: ``pyspark==3.5.8`` (300 MB), in an environment of its own, because the project's has
   another version.
 * From Maven Central, by Ivy, which Spark brings: ``org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0`` (80 MB).
 
-``python -m tests.real_hudi.environment`` does it ahead of the tests.
+``python -m tests.real_hudi.environment`` downloads them before the tests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MODULE = ("org.apache.hudi", "hudi-spark3.5-bundle_2.12")
 
 @dataclass(frozen=True)
 class RealHudi:
-    """Where the real Hudi is.
+    """The place of the JVM's Hudi.
 
     :param python: the interpreter that has Spark.
     :param bundle: Hudi's jar for that Spark.
@@ -38,14 +38,14 @@ class RealHudi:
 
 
 class NotReachedError(Exception):
-    """What the real Hudi needs cannot be downloaded; says from where, and why."""
+    """Raised when a file for the JVM's Hudi cannot be downloaded; the message names server and reason."""
 
 
 def real_hudi(version: str = HUDI) -> RealHudi:
-    """The real Hudi on this machine; downloaded where it is not there yet.
+    """The JVM's Hudi on this machine, downloaded unless it is there already.
 
-    :param version: of Hudi.
-    :raises NotReachedError: when PyPI or Maven Central does not give what is needed.
+    :param version: Hudi's version.
+    :raises NotReachedError: when PyPI or Maven Central does not send a file.
     """
     python = FOLDER / "bin" / "python"
     spark = _spark_of(python)
@@ -86,10 +86,10 @@ def _run(place: str, *command: str | Path) -> None:
 
 
 def server_environment() -> dict[str, str]:
-    """For a process there: nothing of the project's Spark, and none of ``make``'s settings for other JVMs."""
+    """The environment of the server, without the project's Spark and ``make``'s settings for other JVMs."""
     left_out = ("SPARK_HOME", "PYTHONPATH", "JAVA_TOOL_OPTIONS", "VIRTUAL_ENV", "SPARK_CONNECT_MODE_ENABLED")
     kept = {name: value for name, value in java_environment().items() if name not in left_out}
-    # Spark gives times as the process has them.
+    # Spark returns times in the process's time zone.
     return kept | {"TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1"}
 
 

@@ -1,4 +1,4 @@
-"""A lock in ZooKeeper that ours and the JVM's Hudi share."""
+"""A lock in ZooKeeper that this package and the JVM's Hudi share."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ MISSES = 2
 
 @dataclass(frozen=True)
 class OneLock:
-    """Settings of both sides, with heartbeats that count as missed soon.
+    """Settings of both sides, with heartbeats that expire soon.
 
-    :param hosts: of ZooKeeper.
+    :param hosts: ZooKeeper's hosts.
     :param key: the lock's name.
     """
 
     hosts: str
     key: str
     ours: Mapping[str, Any] = field(init=False)
-    """For :func:`open_lock`."""
+    """The lock of this package, for :func:`open_lock`."""
     beats: Mapping[str, Any] = field(init=False)
-    """For a write of ours."""
+    """Heartbeat settings for a write of this package."""
     theirs: Mapping[str, str] = field(init=False)
     """Options of every write of the JVM."""
 
@@ -51,7 +51,7 @@ class OneLock:
             object.__setattr__(self, name, value)
 
     def wait_until_nobody_holds_it(self, table: HudiTable) -> None:
-        """As when the session of a holder that stands still, or is dead, runs out."""
+        """Wait until the lock is free: the session of a paused or dead holder runs out."""
         observer = open_lock(self.ours, table.storage)
         while observer.holder() is not None:
             time.sleep(0.05)

@@ -1,12 +1,12 @@
-"""A Spark session with the real Hudi, which takes calls over a socket.
+"""A Spark session with the JVM's Hudi, which answers calls over a socket.
 
-Runs in the environment of the real Hudi, and imports nothing of this project::
+The server runs in the environment of the JVM's Hudi, and imports no module of this project::
 
     python spark_server.py SOCKET BUNDLE FOLDER [NAME=VALUE ...]
 
-A connection has a Spark session of its own, so that what it sets is its own. A call is the name of a method
-of :class:`Session`, positional and keyword arguments; the answer is whether it succeeded, and its result or
-what Spark has said. All of it is pickled.
+A connection has a Spark session of its own, so its settings affect no other connection. A call is the name of
+a method of :class:`Session`, with positional and keyword arguments. The answer says whether the call
+succeeded, and has its result or Spark's error. Calls and answers are pickled.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from pyspark.sql import Row, SparkSession
 
 
 class Session:
-    """What a connection can call."""
+    """The methods that a connection can call."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
 
     def sql(self, text: str) -> list[dict[str, Any]]:
-        """Rows of a statement."""
+        """Return the rows of a statement."""
         return _plain(self.spark.sql(text).collect())
 
     def read(self, location: str, options: dict[str, str], where: str | None) -> list[dict[str, Any]]:
-        """Rows of a table."""
+        """Return the rows of a table."""
         frame = self.spark.read.format("hudi").options(**options).load(location)
         return _plain((frame.where(where) if where else frame).collect())
 
     def write(
         self, location: str, rows: list[tuple[Any, ...]], columns: str, options: dict[str, str], mode: str
     ) -> None:
-        """Rows into a table; ``columns`` as in DDL."""
+        """Write rows into a table; ``columns`` are as in DDL."""
         frame = self.spark.createDataFrame(rows, columns)
         frame.write.format("hudi").options(**options).mode(mode).save(location)
 
     def run(self, source: str, **names: Any) -> Any:
-        """Python, with ``spark`` and what is given in scope; what it leaves in ``result``."""
+        """Run Python code with ``spark`` and the given names in scope; return its variable ``result``."""
         scope = {"spark": self.spark, "result": None, **names}
         exec(source, scope)
         return _plain(scope["result"])
@@ -61,7 +61,7 @@ def _plain(value: Any) -> Any:
 
 
 def start(bundle: str, folder: str, more: dict[str, str]) -> SparkSession:
-    """A session with the settings that Hudi's documentation gives for Spark 3.5."""
+    """Start a session with the settings that Hudi's documentation gives for Spark 3.5."""
     settings = {
         "spark.driver.extraClassPath": bundle,
         "spark.driver.memory": "2g",
@@ -74,10 +74,10 @@ def start(bundle: str, folder: str, more: dict[str, str]) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.ui.enabled": "false",
-        # A few rows are not worth compiling code for them.
+        # Compiling code for a few rows costs more than it saves.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        # A JVM of a few minutes does not live to see what the second compiler would gain.
+        # A JVM that runs for a few minutes does not gain from the second compiler.
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         **more,
     }
@@ -102,13 +102,13 @@ def serve(connection: Connection, session: Session) -> None:
             return
         try:
             answer = (True, getattr(session, name)(*arguments, **named))
-        except Exception as error:  # whatever Spark says is for the caller
+        except Exception as error:  # the caller gets any error of Spark
             answer = (False, f"{type(error).__name__}: {error}")
         connection.send(answer)
 
 
 def end_with_whoever_started_this() -> None:
-    """When that process is killed, its end of the standard input closes."""
+    """End this process when its parent is killed, because then the standard input closes."""
     sys.stdin.read()
     os.killpg(os.getpid(), signal.SIGKILL)
 

@@ -1,5 +1,6 @@
-"""The same calls of Hive's protocol to two servers, and where their answers differ.
+"""The same calls of Hive's protocol to two servers, and the differences of their answers.
 
-A module for each part of the protocol has a function ``calls``: it asks through an :class:`~.asking.Asking`,
-which keeps each answer. :func:`~.compared.differences` says which answers are not the same, by their fields.
+A module for each part of the protocol has a function ``calls``, which sends its requests through an
+:class:`~.asking.Asking`, which keeps each answer. :func:`~.compared.differences` compares the answers field
+by field.
 """

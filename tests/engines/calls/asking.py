@@ -1,4 +1,4 @@
-"""Ask one server, and keep what it answers in a form that another server's answer can be compared with."""
+"""Sends requests to one server, and keeps the answers so that another server's can be compared with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-# What no two servers have alike: times, and numbers that count all that the server has done.
+# Fields that differ on any two servers: times, and numbers that count everything that the server has done.
 _TIMES = frozenset(
     [
         "createTime",
@@ -35,16 +35,16 @@ _TIMES = frozenset(
     ]
 )
 _CLIENT = ttypes.ClientCapabilities([ttypes.ClientCapability.INSERT_ONLY_TABLES])
-# What HiveServer2 says of itself: without it a Hive 4 shows no ACID table.
+# The capabilities of HiveServer2: without them a Hive 4 shows no ACID table.
 _PROCESSOR = ["HIVEMANAGEDINSERTWRITE", "HIVEFULLACIDWRITE", "HIVEFULLACIDREAD", "HIVEMANAGEDINSERTREAD"]
 
 
 class Asking:
-    """One server, and what it answered.
+    """One server, and its answers.
 
-    :param port: of the server, on the loopback interface.
-    :param folder: for locations outside of the warehouse.
-    :param warehouse: the server's.
+    :param port: the server's port on the loopback interface.
+    :param folder: the folder for locations outside of the warehouse.
+    :param warehouse: the server's warehouse.
     """
 
     def __init__(self, port: int, folder: Path, warehouse: str) -> None:
@@ -54,7 +54,7 @@ class Asking:
         self.connect()
 
     def connect(self) -> None:
-        """Connect, once more if it is connected."""
+        """Connect, or connect again."""
         if hasattr(self, "_transport"):
             self._transport.close()
         socket = TSocket("127.0.0.1", self._port)
@@ -67,16 +67,16 @@ class Asking:
         self._transport.close()
 
     def ask(self, method: str, *arguments: Any, name: str | None = None) -> Any:
-        """Call a method, keep its answer or the kind of its error; the answer, None after an error.
+        """Call a method, keep its answer or the kind of its error, and return the answer (None for an error).
 
-        :param name: of the answer; of the method and its plain arguments when None.
+        :param name: the answer's name; when None, the method with its plain arguments.
         """
         if name is None:
             name = f"{method}({', '.join(map(repr, arguments))})"
         return self.told(name, lambda: getattr(self.client, method)(*arguments))
 
     def told(self, name: str, asked: Callable[[], Any]) -> Any:
-        """Keep what a function of several calls finds out, or the kind of its error."""
+        """Keep the result of a function that makes several calls, or the kind of its error."""
         assert name not in self.answers, f"two questions are called {name}"
         try:
             answer = asked()
@@ -93,7 +93,7 @@ class Asking:
         return None
 
     def forget(self, *names: str) -> None:
-        """Drop tables, so that later lists do not tell again that one server refused to create them."""
+        """Drop tables, so that later lists do not differ again because one server refused to create them."""
         for name in names:
             with suppress(ttypes.NoSuchObjectException, ttypes.MetaException):
                 self.client.drop_table("calls", name, True)
@@ -110,7 +110,7 @@ class Asking:
         return self.client.get_table_req(request).table
 
     def _plain(self, answer: Any) -> Any:
-        """Structs as dicts, without what is not set."""
+        """Structs as dicts, without unset fields."""
         if hasattr(answer, "thrift_spec"):
             fields = {spec[2]: getattr(answer, spec[2]) for spec in answer.thrift_spec if spec}
             return {
@@ -168,7 +168,7 @@ def table(
     columns: tuple[tuple[str, str], ...] = (("id", "bigint"), ("v", "string")),
     database: str = "calls",
 ) -> Any:
-    """A table as a client describes it that is about to create it."""
+    """A table, as a client describes it to create it."""
     parameters = dict(parameters or {}) | ({"EXTERNAL": "TRUE"} if external else {})
     return ttypes.Table(
         tableName=name,
@@ -191,7 +191,7 @@ def partition(
     parameters: dict[str, str] | None = None,
     database: str = "calls",
 ) -> Any:
-    """A partition as a client describes it that is about to add it."""
+    """A partition, as a client describes it to add it."""
     return ttypes.Partition(
         values=list(values),
         dbName=database,

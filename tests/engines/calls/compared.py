@@ -1,4 +1,4 @@
-"""Which answers of two servers are not the same."""
+"""The comparison of two servers' answers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Difference:
     """One field of one answer.
 
     :param where: the answer's name, and the path of the field: ``get_database('lake') .ownerName``.
-    :param hive: what Hive answers; None when it has no such field.
-    :param ours: what ours answers.
+    :param hive: the value in Hive's answer; None when it has no such field.
+    :param ours: the value in our answer.
     """
 
     where: str
@@ -25,7 +25,7 @@ class Difference:
 
 
 def differences(hive: Mapping[str, Any], ours: Mapping[str, Any]) -> list[Difference]:
-    """All of them, in the order in which the calls were made."""
+    """All differences, in the order of the calls."""
     assert list(hive) == list(ours), "other calls were made"
     return [one for name in hive for one in _within(f"{name} ", hive[name], ours[name])]
 

@@ -26,10 +26,10 @@ _FORMATS = {
 class Call:
     """One call.
 
-    :param method: with the types of its arguments: ``getTable(String,String)``.
-    :param arguments: structs as dicts of their fields; a dict with ``$`` is what an earlier call answered.
+    :param method: the method with the types of its arguments: ``getTable(String,String)``.
+    :param arguments: structs as dicts of their fields; a dict with ``$`` stands for an earlier call's answer.
     :param keep: a name for the answer.
-    :param filled: which of the arguments the method fills.
+    :param filled: the position of the argument that the method fills.
     """
 
     method: str
@@ -48,7 +48,7 @@ def call(method: str, *arguments: Any, keep: str | None = None, filled: int | No
 
 
 def kept(name: str, **fields: Any) -> Mapping[str, Any]:
-    """What an earlier call answered under this name, with other values in some of its fields."""
+    """The answer that an earlier call kept under this name, with other values in some of its fields."""
     return {"$": name, **fields}
 
 
@@ -99,5 +99,5 @@ def function(name: str, implementation: str) -> Mapping[str, Any]:
 
 
 def component(of: str, kind: str) -> Mapping[str, Any]:
-    """What a lock is on."""
+    """A lock's component: the place that it locks."""
     return {"type": kind, "level": "TABLE", "dbname": DATABASE, "tablename": of, "operationType": "NO_TXN"}

@@ -1,4 +1,4 @@
-"""Calls of Hive's Java client: constraints, functions, users, transactions, events, and what is not kept."""
+"""Calls of Hive's Java client: constraints, functions, users, transactions, events, and unkept objects."""
 
 from __future__ import annotations
 
@@ -270,6 +270,6 @@ def ends() -> Iterator[Call]:
     yield call("dropTable(Table,boolean,boolean,boolean)", kept("e7"), True, False, False)
     yield call("dropDatabase(String,boolean,boolean,boolean)", DATABASE, True, False, False)
     yield call("dropDatabase(String,boolean,boolean,boolean)", DATABASE, True, False, True)
-    for name in ("d4", "d5", "d6", "d7"):  # which 2.3.10 has no methods to drop
+    for name in ("d4", "d5", "d6", "d7"):  # 2.3.10 has no methods to drop these
         yield call("dropDatabase(String,boolean,boolean)", name, True, True)
     yield call("close()")

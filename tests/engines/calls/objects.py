@@ -1,4 +1,4 @@
-"""Statistics of columns, constraints, functions; settings, roles, and what else Hive 4's client asks."""
+"""Calls about column statistics, constraints, functions, settings, roles, and others of Hive 4's client."""
 
 from __future__ import annotations
 

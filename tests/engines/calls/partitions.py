@@ -1,4 +1,4 @@
-"""Partitions: added, asked for, filtered, changed, dropped."""
+"""Calls that add, read, filter, change and drop partitions."""
 
 from __future__ import annotations
 

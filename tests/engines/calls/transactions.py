@@ -1,4 +1,4 @@
-"""Transactions, write ids, locks; what they leave in the notification log."""
+"""Calls about transactions, write ids and locks, and their events in the notification log."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Flink 1.17 with its Hive catalog, in one JVM, on any metastore.
 
-From Maven Central come Flink's table planner and its Hive connector with what they need (250 MB).
+Flink's table planner and its Hive connector come from Maven Central, with their dependencies (250 MB).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SOURCE = Path(__file__).parents[1] / "java" / "FlinkStatements.java"
 def run_statements(statements: Sequence[str], port: int, folder: Path, warehouse: str) -> list[list[Any]]:
     """The rows of each statement, its fields as texts.
 
-    :param port: of the metastore.
-    :param folder: for settings, statements, rows and the log.
+    :param port: the metastore's port.
+    :param folder: the folder for settings, statements, rows and the log.
     :param warehouse: URL of the metastore's warehouse.
     :raises RuntimeError: when a statement fails.
     """

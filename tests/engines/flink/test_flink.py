@@ -10,7 +10,7 @@ from airflow_provider.metastore.thrift.protocol.idl import hive
 from tests.engines.conftest import Server
 from tests.engines.flink.catalog import run_statements
 
-# Each with the rows that Flink is to answer; None where nobody looks.
+# Each statement with the rows that Flink must return; None if the test does not check them.
 STATEMENTS: tuple[tuple[str, list[list[str]] | None], ...] = (
     ("CREATE DATABASE fl", None),
     ("USE fl", None),
@@ -39,7 +39,7 @@ DESCRIBED = ["id", "v", "d", "n"]
 
 
 def test_databases_tables_and_partitions(ours: Server, tmp_path: Path) -> None:
-    """In Flink's own language; the one of Hive, in Flink, needs a Java 8."""
+    """The statements are in Flink's own language; Hive's language in Flink needs a Java 8."""
     _create_table_of_hive(ours.port)
     statements = ["DESCRIBE flh.h", *(one for one, _ in STATEMENTS)]
     described, *found = run_statements(statements, ours.port, tmp_path, ours.warehouse)

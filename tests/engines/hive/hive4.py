@@ -1,7 +1,8 @@
 """A real Hive 4.0.1 metastore on a PostgreSQL, with its notification log.
 
-Its archive (77 MB) comes from Maven Central, with what the archive lacks. Its notification log is written by
-``DbNotificationListener``, which Maven Central has for 4.2.0 only: its source is compiled for 4.0.1.
+Its archive (77 MB) and the jars that the archive lacks come from Maven Central. ``DbNotificationListener``
+writes the notification log. Maven Central has this class only for 4.2.0, so this module compiles its source
+for 4.0.1.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SERVER = (
 _LISTENER_SOURCE = (
     Artifact("org.apache.hive.hcatalog:hive-hcatalog-server-extensions:4.2.0", classifier="sources"),
 )
-# What 4.2.0's events tell, and those of 4.0.1 do not yet.
+# Fields of 4.2.0's events that 4.0.1 lacks.
 _NOT_YET = (
     r"import [\w.]*\.AlterPartitions(Event|Message);\n",
     r"  @Override\n  public void onAlterPartitions.*?\n  }\n",
@@ -68,7 +69,7 @@ rootLogger.appenderRef.c.ref=c
 def server_jars() -> Path:
     """The folder of the server, ready to start."""
     folder = resolve("hive4", SERVER)
-    # Two databases more than these tests have.
+    # Two more databases than these tests have.
     for jar in [*folder.glob("lib/mssql*"), *folder.glob("lib/mysql*")]:
         jar.unlink()
     classes = folder / "listener"
@@ -96,13 +97,13 @@ def hive4_metastore(
     java: Iterable[str] = ("-Xmx768m",),
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[int]:
-    """A server that serves already; its port on the loopback interface.
+    """A server that is ready; its port on the loopback interface.
 
-    :param folder: for its warehouse (``warehouse``), its settings and its log.
-    :param database: of a PostgreSQL that listens on a port, with nothing in it. In the Derby of Hive's
-        archive, which is built for debugging, ``open_txns`` fails.
+    :param folder: the folder for its warehouse (``warehouse``), its settings and its log.
+    :param database: an empty database of a PostgreSQL that listens on a port. In the Derby of Hive's archive,
+        which is built for debugging, ``open_txns`` fails.
     :param java: options of its JVM.
-    :param settings: more of ``metastore-site.xml``.
+    :param settings: further settings of ``metastore-site.xml``.
     """
     jars, port = server_jars(), free_port()
     warehouse = f"file:{folder}/warehouse"

@@ -1,6 +1,6 @@
 """Hive QL 4.0.1: Hive's own command line, with MapReduce in its process, on any metastore.
 
-From Maven Central come ``hive-exec`` and ``hive-cli`` with what they need (240 MB).
+``hive-exec`` and ``hive-cli`` come from Maven Central, with their dependencies (240 MB).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def run_statements(
     warehouse: str,
     settings: Mapping[str, str] | None = None,
 ) -> tuple[list[list[str]], list[str]]:
-    """Run statements one after the other in one session, and go on after errors.
+    """Run statements one after the other in one session, and continue after errors.
 
-    :param port: of the metastore.
-    :param folder: for what the session needs.
-    :param warehouse: URL of the metastore's.
-    :param settings: more of ``hive-site.xml``.
+    :param port: the metastore's port.
+    :param folder: the folder for the session's files.
+    :param warehouse: URL of the metastore's warehouse.
+    :param settings: further settings of ``hive-site.xml``.
     :return: for each statement the lines that it printed; and the errors of all, in their order.
     """
     jars = resolve("hive-ql", QL)

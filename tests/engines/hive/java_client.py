@@ -1,4 +1,4 @@
-"""Hive's own Java client, ``HiveMetaStoreClient``: 2.3.10 out of pyspark, 4.0.1 out of the real Hive."""
+"""Hive's own Java client, ``HiveMetaStoreClient``: 2.3.10 from pyspark, 4.0.1 from the real Hive."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ VERSIONS = ("2.3.10", "4.0.1")
 
 @dataclass(frozen=True)
 class Told:
-    """What a client was told.
+    """The answers that a client got.
 
-    :param methods: all that the interface ``IMetaStoreClient`` of its version has.
-    :param answers: for each call ``answer``, or ``error`` and ``message``; nothing where the version has not
-        the method.
+    :param methods: all methods of the interface ``IMetaStoreClient`` of the client's version.
+    :param answers: for each call ``answer``, or ``error`` and ``message``; nothing if the version lacks the
+        method.
     """
 
     methods: frozenset[str]
@@ -36,9 +36,9 @@ class Told:
 def ask(version: str, port: int, calls: Sequence[Call], folder: Path) -> Told:
     """Make calls, one after the other, by one client.
 
-    :param version: of the client, one of :data:`VERSIONS`.
-    :param port: of the metastore.
-    :param folder: for the calls, the answers and the log.
+    :param version: the client's version, one of :data:`VERSIONS`.
+    :param port: the metastore's port.
+    :param folder: the folder for the calls, the answers and the log.
     """
     jars = f"{JARS}/*" if version == "2.3.10" else classpath(server_jars())
     classes = compiled(f"java-client-{version}", _SOURCE, jars)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.engines.conftest import Server
 from tests.engines.hive.hive_ql import TRANSACTIONS, run_statements
 
-# What each statement prints; None for what is looked at below, or not at all.
+# The output of each statement; None if the test checks it below, or not at all.
 PRINTED: Mapping[str, Sequence[str] | None] = {
     "create database hq": [],
     "use hq": [],

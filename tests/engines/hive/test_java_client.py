@@ -1,7 +1,7 @@
 """Hive's Java client 2.3.10 and 4.0.1: each method, at a real Hive of its version and at ours.
 
-The same calls succeed, the others fail by the same exceptions, and the answers have the same fields, but for
-what is listed here.
+The same calls succeed, the others fail by the same exceptions, and the answers have the same fields, except
+for the differences that this module lists.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def told(version: str, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """What a new server of ours tells: a client leaves locks behind."""
+    """The answers of our server; each client gets a new one, because a client leaves locks behind."""
     folder = tmp_path_factory.mktemp("ours")
     options = ("--warehouse", f"file:{folder}/warehouse", "--manage-folders")
     with metastore_service(folder, f"sqlite:///{folder}/metastore.db", *options) as service:
@@ -153,7 +153,7 @@ def test_each_method_is_called_or_listed(told: Told) -> None:
 
 @pytest.fixture(scope="module")
 def hive(version: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """What a real Hive of the client's version tells."""
+    """The answers of a real Hive of the client's version."""
     folder = tmp_path_factory.mktemp("java")
     if version == "2.3.10":
         with hive_metastore(tmp_path_factory.mktemp("hive2")) as port:
@@ -171,7 +171,7 @@ def test_the_answers_have_the_same_fields(told: Told, hive: Told, version: str) 
 
 
 def different_fields(hive: Told, ours: Told) -> list[Difference]:
-    """What differs in the answers of calls that both servers answer."""
+    """The differences of calls that both servers answer."""
     count: Counter[str] = Counter()
     found: list[Difference] = []
     for one, theirs, answer in zip(calls(), hive.answers, ours.answers, strict=True):

@@ -44,7 +44,7 @@ hive.allow-register-partition-procedure=true
 
 
 class TrinoError(Exception):
-    """A statement failed; Trino's message."""
+    """Raised when a statement fails, with Trino's message."""
 
 
 class Trino:
@@ -56,7 +56,7 @@ class Trino:
     def rows(self, statement: str) -> list[Any]:
         """Run a statement.
 
-        :raises TrinoError: when it fails.
+        :raises TrinoError: when the statement fails.
         """
         answer = self._call(f"http://127.0.0.1:{self._port}/v1/statement", statement.encode())
         rows: list[Any] = []
@@ -76,16 +76,16 @@ class Trino:
 
 @contextmanager
 def trino(folder: Path, metastore: str) -> Iterator[Trino]:
-    """A Trino that serves already, with catalogs ``hive``, ``iceberg`` and ``hudi``.
+    """A Trino that is ready, with catalogs ``hive``, ``iceberg`` and ``hudi``.
 
-    :param folder: for its settings, its data and its log.
+    :param folder: the folder for its settings, its data and its log.
     :param metastore: URL of the metastore.
     """
     java = jdk(24)
     server = resolve("trino", SERVER)
     for plugin in (server / "plugin").iterdir():
         if plugin.name not in _PLUGINS:
-            shutil.rmtree(plugin)  # each of fifty would be loaded
+            shutil.rmtree(plugin)  # Trino would load each of fifty plugins
     port, settings = free_port(), folder / "etc"
     (settings / "catalog").mkdir(parents=True)
     (settings / "jvm.config").write_text(_JVM)

@@ -1,4 +1,4 @@
-"""A real Trino 476 on our metastore: tables of its own, ACID tables, Iceberg tables, and our Hudi tables."""
+"""A real Trino 476 on our metastore: Trino's own tables, ACID tables, Iceberg tables, and our Hudi tables."""
 
 from __future__ import annotations
 

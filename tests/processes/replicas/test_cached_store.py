@@ -126,8 +126,8 @@ def test_a_serial_history_explains_every_read(
         partitions = shown_partitions(metastore.get_partitions(DATABASE, table))
         assert told.agrees(table, metastore.get_table(DATABASE, table).owner, partitions)
     hits, misses = (sum(getattr(one, what) for one in replicas) for what in ("hits", "misses"))
-    # The reads that a replica reported before it was killed. The number of hits depends on the machine; a check
-    # below makes sure that memory answers all reads when no process is killed any more.
+    # The reads that a replica reported before it was killed. The number of hits depends on the machine. A
+    # check below makes sure that memory answers all reads when no process is killed any more.
     assert hits, f"no read answered from memory, {misses} by the database"
     print(
         f"\nin {time.monotonic() - begun:.0f} s {reads} reads, {hits} from memory and {misses} not, "

@@ -134,7 +134,7 @@ class Victim:
         os.kill(self._process.pid or 0, signal.SIGCONT)
 
     def answer(self, timeout: float = 300.0) -> tuple[str, Any]:
-        """The answer: ``reached`` its step, ``done`` (with all steps), or ``failed`` with the error's type."""
+        """The answer: ``reached`` its step, ``done`` with all steps, or ``failed`` with an error type."""
         assert self._pipe.poll(timeout), f"no answer in {timeout} s"
         told: tuple[str, Any] = self._pipe.recv()
         return told

@@ -23,9 +23,9 @@ Records = list[dict[str, Any]]
 
 
 def check_metadata_table(hudi: Session, table: HudiTable) -> None:
-    """Whether the metadata table says of the files what is in them, in each partition that it has.
+    """Check that each partition of the metadata table agrees with the content of the files.
 
-    :raises AssertionError: says what is wrong, or that there is no metadata table.
+    :raises AssertionError: names the mistake, or says that there is no metadata table.
     """
     records: dict[int, Records] = defaultdict(list)
     for record in hudi.read(f"{table.location}/.hoodie/metadata"):
@@ -46,7 +46,7 @@ def check_metadata_table(hudi: Session, table: HudiTable) -> None:
 
 
 def _wrong_files(location: Path, records: Records, pending: Collection[str]) -> Iterable[str]:
-    """It lists no file of a pending write, such as one that the JVM has lost and not rolled back yet."""
+    """The differences in ``files``; files of a pending write must not be listed, even before its rollback."""
     for record in records:
         partition = record["key"]
         files = ((each.name, parse_data_file_name(each.name)) for each in (location / partition).glob("*"))
@@ -86,7 +86,7 @@ def _file_id(place: Mapping[str, Any]) -> str:
 def _wrong_statistics(
     table: HudiTable, files: Mapping[str, list[BaseFile]], records: Records
 ) -> Iterable[str]:
-    """Bounds may be wider than what is there, and not narrower."""
+    """The wrong statistics; bounds may be wider than the values, but not narrower."""
     for record in records:
         said = record["ColumnStatsMetadata"]
         name, column = said["fileName"], said["columnName"]
@@ -99,13 +99,13 @@ def _wrong_statistics(
             if value is not None
         ]
         if not values:
-            continue  # and no bounds, as of a file of which every row was deleted
+            continue  # a file whose rows are all deleted has no bounds
         low, high = _bound(said["minValue"]), _bound(said["maxValue"])
         if not (low <= min(values) and max(values) <= high):
             yield f"{column} of {name}: {low} to {high} instead of {min(values)} to {max(values)}"
 
 
 def _bound(wrapped: Mapping[str, Any]) -> Any:
-    """One of the members of a union of wrappers is not null."""
+    """The value of a bound: the member of a union of wrappers that is not null."""
     [value] = [each for each in wrapped.values() if each is not None]
     return value["value"]

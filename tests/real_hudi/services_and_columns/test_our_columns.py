@@ -1,4 +1,4 @@
-"""Columns that ours adds, widens or renames, by a load and by a statement: the JVM reads and writes on."""
+"""This package adds, widens or renames columns, by a load and by a statement; the JVM reads and writes on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def table(hudi: Session, location: Path) -> Evolving:
 
 
 def by_a_load(table: Evolving) -> None:
-    """At the top, and inside a struct, the elements of an array and the values of a map."""
+    """A load adds columns at the top, inside a struct, in an array's elements, and in a map's values."""
     inner = pa.struct({"a": pa.int64(), "b": pa.string()})
     wider: dict[str, pa.DataType] = {column.name: column.type for column in SCHEMA} | {
         "v": pa.int64(),
@@ -65,7 +65,7 @@ def widened_to_texts(table: Evolving) -> None:
 
 
 def renamed(table: Evolving) -> None:
-    """From then on ids of columns are kept, which hudi-rs does not read."""
+    """From then on the table keeps ids of columns, which hudi-rs does not read."""
     table.on_read()
     table.read_by_hudi_rs = False
     change_options(table.table, {"hoodie.schema.on.read.enable": True})
@@ -91,5 +91,5 @@ def test_the_past_has_the_columns_of_then(table: Evolving) -> None:
     before: dict[str, dict[str, Any]] = {key: dict(each) for key, each in table.model.items()}
     by_a_load(table)
     assert snapshot(table.table, then.requested_time).schema.names == SCHEMA.names
-    as_of = {"as_of": then.requested_time, "hudi_rs": False}  # which shows those of now
+    as_of = {"as_of": then.requested_time, "hudi_rs": False}  # it shows the present columns
     five_readers(table.hudi, table.location, before.values(), where=[], **as_of)

@@ -1,4 +1,4 @@
-"""What our table services leave, as the JVM's Hudi reads it and goes on from it."""
+"""The JVM's Hudi reads tables after our table services, and continues to write to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.real_hudi.services_and_columns.metadata_table import check_metadata_t
 
 
 def cluster(shared: SharedTable) -> str:
-    """All file groups of a partition into one, sorted."""
+    """Cluster all file groups of a partition into one, sorted."""
     instant = schedule_clustering(shared.table, ClusteringSettings(sort_by=("v",)))
     assert instant is not None
     cluster_in_process(shared.table)
@@ -67,7 +67,7 @@ def test_every_service_and_then_a_write_of_the_jvm(hudi: Session, location: Path
 
 
 def said(shared: SharedTable, name: str) -> str:
-    """What a procedure of the JVM shows."""
+    """The output of a procedure of the JVM."""
     return str(shared.sql(f"call show_{name}(table => '{{t}}')"))
 
 
@@ -105,7 +105,7 @@ def test_the_past_of_our_commits(hudi: Session, location: Path) -> None:
 
 
 def incremental(start: str, end: str | None) -> dict[str, str]:
-    """Options of a read of the JVM."""
+    """Options of an incremental read by the JVM."""
     options = {
         "hoodie.datasource.query.type": "incremental",
         "hoodie.datasource.read.begin.instanttime": start,

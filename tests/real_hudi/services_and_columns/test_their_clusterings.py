@@ -1,4 +1,4 @@
-"""Clusterings that the JVM's Hudi has planned, that ours has planned, and which engine carries them out."""
+"""Clusterings that the JVM's Hudi has planned, or this package, and the engine that executes them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.real_hudi.in_turn.shared_table import SharedTable, rows
 from tests.real_hudi.jvm import HudiError, Session
 
 PLANNED = rows(range(5, 25), 100, 2)
-"""Into file groups of the plan."""
+"""Rows that go into file groups of the plan."""
 
 
 @pytest.fixture
 def shared(hudi: Session, location: Path) -> SharedTable:
-    """Two file groups in each partition, by the JVM and by ours."""
+    """A table with two file groups in each partition, written by the JVM and by this package."""
     shared = SharedTable.of_the_jvm(hudi, location, rows(range(20), 0))
     shared.theirs(rows(range(20, 30), 0), "bulk_insert")
     shared.ours(rows(range(30, 34), 0), "bulk_insert")
@@ -36,7 +36,7 @@ def theirs(shared: SharedTable, what: str) -> list[dict[str, Any]]:
 
 
 def the_jvm_plans(shared: SharedTable) -> None:
-    theirs(shared, "schedule")  # which returns what is left to be carried out, and not always the plan
+    theirs(shared, "schedule")  # it returns the part that is left to execute, and not always the whole plan
     pending = [each.action for each in shared.table.timeline().pending()]
     assert pending == [Action.CLUSTERING]
 

@@ -1,4 +1,4 @@
-"""Columns that the JVM's Hudi adds or widens, and writes of ours that know nothing of them."""
+"""The JVM's Hudi adds or widens columns, beside writes of this package that have not seen them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def nested_column(table: Evolving) -> None:
 def renamed(table: Evolving) -> None:
     table.on_read()
     table.sql("alter table {t} rename column f to g")
-    table.read_by_hudi_rs = False  # it goes by names alone
+    table.read_by_hudi_rs = False  # hudi-rs matches columns by name only
     for each in table.model.values():
         each["g"] = each.pop("f")
 
@@ -73,7 +73,7 @@ def dropped(table: Evolving) -> None:
 
 
 def by_a_data_frame(table: Evolving) -> None:
-    """Without a statement: wider types and a new column in what is written."""
+    """A data frame with wider types and a new column changes the table, without a statement."""
     columns = (
         "id string, part string, v bigint, f double, nested struct<a:int>, many array<struct<a:int>>, "
         "named map<string,struct<a:int>>, ts bigint, extra string"

@@ -1,4 +1,4 @@
-"""The JVM's Hudi makes, changes or drops metadata partitions, and ours builds them beside it."""
+"""The JVM's Hudi makes, changes or drops metadata partitions, and this package builds them beside it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST = ("files", "column_stats", "partition_stats")
 ALONE = {
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
 }
-"""Without a lock the JVM's SQL makes and drops no index."""
+"""Options with a lock: without a lock the JVM's SQL makes and drops no index."""
 OF_EACH_PARTITION = {
     "hoodie.metadata.index.column.stats.enable": "true",
     "hoodie.metadata.index.partition.stats.enable": "true",
@@ -43,12 +43,12 @@ BY_RECORD_INDEX = {**ALL_INDEXES_OF_THE_JVM, "hoodie.index.type": "GLOBAL_RECORD
 
 
 def indexes(shared: SharedTable) -> set[str]:
-    """Of the table, according to its properties."""
+    """The indexes of the table, according to its properties."""
     return set(shared.table.config.metadata_partitions)
 
 
 def ours_writes(shared: SharedTable, turn: int) -> None:
-    """Old rows, new ones, a new partition, and a delete."""
+    """Write with this package: old rows, new rows, a new partition, and a delete."""
     changed = rows(range(turn, 90, 7), 500 * turn, 20 * turn)
     new = rows(range(200 + turn * 10, 203 + turn * 10), 600)
     shared.ours([*changed, *new, row(400 + turn, 700, part=f"new{turn}")])
@@ -153,7 +153,7 @@ def test_the_jvm_makes_the_record_index(by: str, hudi: Session, location: Path) 
     ids=["secondary", "expression"],
 )
 def test_an_index_of_the_jvm_that_ours_does_not_write(made: str, hudi: Session, location: Path) -> None:
-    """Ours refuses, by name; when it is dropped, ours goes on."""
+    """A write of this package refuses and names the index; after the index is dropped, it succeeds."""
     shared = SharedTable.of_ours(hudi, location, START, [*MOST, "record_index"])
     shared.always({**ALL_INDEXES_OF_THE_JVM, **ALONE})
     shared.sql(made)
@@ -168,7 +168,7 @@ def test_an_index_of_the_jvm_that_ours_does_not_write(made: str, hudi: Session, 
 
 
 def test_a_record_index_of_each_partition(hudi: Session, location: Path) -> None:
-    """It has a key once a partition: taken for the global one it finds no row. Ours refuses, and drops it."""
+    """The index has a key once for each partition; the global look-up would find no row. A write refuses."""
     shared = SharedTable.of_ours(hudi, location, START, MOST)
     shared.theirs(rows(range(4), 300, 3), options=OF_EACH_PARTITION)
     with pytest.raises(UnsupportedTableError, match=r"record_index \(of each partition\)"):
@@ -181,7 +181,7 @@ def test_a_record_index_of_each_partition(hudi: Session, location: Path) -> None
 
 
 def test_the_jvm_writes_without_the_metadata_table(hudi: Session, location: Path) -> None:
-    """It removes it."""
+    """The JVM then removes the metadata table."""
     shared = SharedTable.of_ours(hudi, location, START, ALL_INDEXES)
     shared.theirs(rows(range(100, 110), 100), "insert", {"hoodie.metadata.enable": "false"})
     ours_writes(shared, 1)
@@ -206,7 +206,7 @@ def test_the_jvm_deletes_the_metadata_table(hudi: Session, location: Path) -> No
 
 
 def test_the_properties_that_ours_rewrites_are_read_by_the_jvm(hudi: Session, location: Path) -> None:
-    """Hadoop's local file system keeps a checksum beside each file that it has written."""
+    """Hadoop's local file system keeps a checksum beside each file that it writes."""
     shared = SharedTable.of_ours(hudi, location, START)
     shared.theirs(rows(range(100, 104), 100), "insert")
     shared.build(["bloom_filters"])
@@ -219,8 +219,8 @@ def test_the_properties_that_ours_rewrites_are_read_by_the_jvm(hudi: Session, lo
 def test_a_write_of_ours_that_a_later_requested_one_overtakes_under_the_record_index(
     hudi: Session, location: Path, one_lock: OneLock
 ) -> None:
-    """Its rows are where the index says; a merge into a new file group is not."""
-    options = {**BY_RECORD_INDEX, **one_lock.theirs}  # without them the JVM rolls ours back
+    """The write's rows are where the index says; a merge into a new file group would not be there."""
+    options = {**BY_RECORD_INDEX, **one_lock.theirs}  # without them the JVM rolls our write back
     shared = SharedTable.of_the_jvm(hudi, location, rows(range(20), 0), options)
     mine = rows(range(5, 15), 400, 4)
     meets = table_that_meets(shared.location, WRITTEN, lambda: shared.theirs(rows(range(8, 12), 300, 3)))

@@ -1,4 +1,4 @@
-"""What cleans, archivals, rollbacks and savepoints of the JVM's Hudi leave, and ours after them."""
+"""This package on a table after cleans, archivals, rollbacks and savepoints of the JVM's Hudi."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ARCHIVES_SOON = {
 
 @pytest.fixture
 def shared(hudi: Session, location: Path) -> SharedTable:
-    """Made by the JVM, and ours has written to it."""
+    """A table that the JVM has made, and to which this package has written."""
     shared = SharedTable.of_the_jvm(hudi, location, rows(range(20), 0))
     shared.ours(rows(range(5, 15), 100, 2))
     return shared
 
 
 def both_go_on(shared: SharedTable) -> None:
-    """Ours, then the JVM, then ours."""
+    """Write by this package, then by the JVM, then by this package."""
     shared.ours(rows(range(9, 13), 6000, 60))
     shared.check()
     shared.theirs(rows(range(11, 15), 7000, 70))
@@ -107,7 +107,7 @@ def test_the_jvm_restores_to_its_savepoint_of_our_commit(shared: SharedTable) ->
 
 
 def test_the_jvm_cleans_what_a_lease_of_ours_keeps(shared: SharedTable) -> None:
-    """The JVM knows no leases: the error of a long reader names the clean that deleted its files."""
+    """The JVM ignores leases: the error of a long reader names the clean that deleted its files."""
     with reader_lease(shared.table) as lease:
         for turn in range(3, 6):
             shared.theirs(rows(range(20), 100 * turn, turn), options=CLEANS_SOON)
@@ -142,7 +142,7 @@ def test_the_jvm_overwrites_the_table(shared: SharedTable) -> None:
 
 
 def test_the_jvm_truncates_the_table(shared: SharedTable) -> None:
-    """It removes all that is there, and makes the table anew: without a schema, until it writes."""
+    """The JVM removes everything, and makes the table anew, without a schema until it writes."""
     shared.sql("truncate table {t}")
     shared.model.clear()
     with pytest.raises(UnsupportedTableError, match="no schema"):
