@@ -1,4 +1,4 @@
-"""One JVM with the real Hudi for all tests here."""
+"""One JVM with Hudi for all tests here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _EVERY_PUSH = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what runs on every push; a name that is no test's is a mistake, and not passed over."""
+    """Mark the tests that run on every push; fail if a name in the list is not a test's."""
     ours = {item.name: item for item in items if Path(__file__).parent in item.path.parents}
     if config.getoption("markexpr") == "every_push" and (unknown := set(_EVERY_PUSH) - set(ours)):
         raise pytest.UsageError(f"no tests of the real Hudi: {sorted(unknown)}")
@@ -60,7 +60,7 @@ def jvm() -> Iterator[Jvm]:
 
 @pytest.fixture
 def hudi(jvm: Jvm) -> Iterator[Session]:
-    """A Spark session of the test's own, in the JVM that all share."""
+    """A Spark session of the test's own, in the JVM that all tests share."""
     session = jvm.session()
     yield session
     session.close()
@@ -80,5 +80,5 @@ def one_lock(zookeeper_server: ZookeeperServer, location: Path) -> OneLock:
 
 @pytest.fixture
 def location(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Where a test's table is; its name is no other test's, because the JVM has one catalog."""
+    """The location of a test's table; the table's name is unique, because the JVM has one catalog."""
     return tmp_path / re.sub(r"\W+", "_", request.node.name).strip("_")

@@ -1,4 +1,4 @@
-"""The test's end of a JVM with the real Hudi."""
+"""The test's end of a JVM with Hudi."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class HudiError(Exception):
 
 
 class Session:
-    """A Spark session in a JVM with the real Hudi.
+    """A Spark session in a JVM with Hudi.
 
-    :param socket: that the server listens on.
+    :param socket: the socket on which the server listens.
     """
 
     def __init__(self, socket: Path) -> None:
         self._connection = Client(str(socket), "AF_UNIX")
 
     def sql(self, text: str) -> list[dict[str, Any]]:
-        """Rows of a statement.
+        """Return the rows of a statement.
 
-        :raises HudiError: when Spark refuses it, or fails.
+        :raises HudiError: when Spark refuses the statement, or fails.
         """
         rows: list[dict[str, Any]] = self._call("sql", text)
         return rows
@@ -47,11 +47,11 @@ class Session:
         where: str | None = None,
         metadata: bool = True,
     ) -> list[dict[str, Any]]:
-        """Rows of a table, meta columns included.
+        """Return the rows of a table, with meta columns.
 
-        :param options: Hudi's.
-        :param where: in SQL; files are skipped by the statistics in the metadata table.
-        :param metadata: whether the metadata table is asked.
+        :param options: Hudi's options.
+        :param where: a condition in SQL; Hudi skips files by the statistics in the metadata table.
+        :param metadata: whether Hudi uses the metadata table.
         :raises HudiError: as :meth:`sql`.
         """
         reader = {
@@ -70,11 +70,11 @@ class Session:
         options: Mapping[str, str],
         mode: str = "append",
     ) -> None:
-        """Rows into a table by its data source.
+        """Write rows into a table by Hudi's data source.
 
         :param columns: names and types as in DDL: ``id string, v bigint``.
-        :param options: Hudi's.
-        :param mode: Spark's: ``overwrite`` makes the table anew.
+        :param options: Hudi's options.
+        :param mode: Spark's mode; ``overwrite`` makes the table anew.
         :raises HudiError: as :meth:`sql`.
         """
         names = [column.split()[0] for column in columns.split(", ")]
@@ -83,7 +83,7 @@ class Session:
         )
 
     def run(self, source: str, **names: Any) -> Any:
-        """Python in the server, with ``spark`` and ``names`` in scope; what it leaves in ``result``.
+        """Run Python code in the server, with ``spark`` and ``names`` in scope; return its ``result``.
 
         :raises HudiError: as :meth:`sql`.
         """
@@ -101,12 +101,12 @@ class Session:
 
 
 class Jvm:
-    """A process with Spark 3.5 and the real Hudi.
+    """A process with Spark 3.5 and the JVM's Hudi.
 
-    :param folder: of its own, for its socket, its log and what Spark puts on disk.
-    :param version: Hudi's.
-    :param settings: more of Spark's.
-    :raises NotReachedError: when the real Hudi is not here and cannot be downloaded.
+    :param folder: a folder of its own, for its socket, its log and Spark's files.
+    :param version: Hudi's version.
+    :param settings: further settings of Spark.
+    :raises NotReachedError: when Hudi is not on this machine and cannot be downloaded.
     """
 
     def __init__(self, folder: Path, version: str = HUDI, settings: Mapping[str, str] | None = None) -> None:
@@ -119,7 +119,7 @@ class Jvm:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [*map(str, command), *more],
-                stdin=subprocess.PIPE,  # closes when this process ends, however it does
+                stdin=subprocess.PIPE,  # the pipe closes when this process ends, also after a kill
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
@@ -128,14 +128,14 @@ class Jvm:
             )
 
     def wait(self) -> None:
-        """Until it takes calls."""
+        """Wait until the server answers calls."""
         patiently = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(OSError), wait=tenacity.wait_fixed(0.1), reraise=True
         )
         patiently(self._reach)
 
     def session(self) -> Session:
-        """A Spark session of its own: what it sets, others do not see."""
+        """A new Spark session, whose settings affect no other session."""
         return Session(self._socket)
 
     def signal(self, number: signal.Signals) -> None:
@@ -156,7 +156,7 @@ class Jvm:
 
 @contextmanager
 def running(folder: Path, version: str = HUDI, settings: Mapping[str, str] | None = None) -> Iterator[Jvm]:
-    """A JVM that takes calls already; see :class:`Jvm`."""
+    """A JVM that is ready; see :class:`Jvm`."""
     jvm = Jvm(folder, version, settings)
     try:
         jvm.wait()
@@ -166,6 +166,6 @@ def running(folder: Path, version: str = HUDI, settings: Mapping[str, str] | Non
 
 
 def _shortened(said: str) -> str:
-    """Without the places in Java's code."""
+    """The error's text without the lines of Java's stack trace."""
     lines = [line.strip() for line in said.splitlines() if not line.strip().startswith(("at ", "..."))]
     return "\n".join(dict.fromkeys(line for line in lines if line))[:4000]

@@ -1,8 +1,7 @@
-"""Loops of both sides on one table, under one lock, and what has become of what they wrote.
+"""Loops of both sides on one table, under one lock, and the check of the rows that they wrote.
 
-Every write is told before it begins and when it ends. A row is a try of its writer at its key, and of two
-rows of one key the later one in time wins: so whatever the order of the commits, what the table has to show
-follows from what was acknowledged.
+Each side reports every write before it begins and when it ends. Of two rows of one key the later one in time
+wins. So for any order of the commits, the acknowledged writes determine the rows that the table has to show.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from tests.real_hudi.jvm import HudiError, Jvm
 
 ROWS_A_WRITE = 12
 PATIENCE_SECONDS = 300.0
-"""For a write of the JVM at the same file groups; the product waits for as long as an idle JVM takes."""
+"""Seconds to wait for a write of the JVM on the same file groups; the product's limit suits an idle JVM."""
 SERVICES_OF_THE_JVM = {
     "hoodie.clean.commits.retained": "3",
     "hoodie.keep.min.commits": "5",
@@ -56,13 +55,13 @@ SERVICES_OF_THE_JVM = {
 
 @dataclass
 class Side:
-    """What one side has written, and how that ended.
+    """The writes of one side, and their outcomes.
 
-    :param name: for people.
-    :param acknowledged: rows of writes that were.
-    :param unknown: rows of writes whose end nobody was told: their writer was killed.
-    :param lost: what it was told instead, in the order of time.
-    :param losses_in_a_row: since its last acknowledged write.
+    :param name: the side's name, for people.
+    :param acknowledged: rows of acknowledged writes.
+    :param unknown: rows of writes with an unknown outcome, because their writer was killed.
+    :param lost: the errors of other writes, in the order of time.
+    :param losses_in_a_row: number of errors since the last acknowledged write.
     """
 
     name: str
@@ -90,14 +89,14 @@ _numbers = itertools.count()
 
 
 def some_rows(keys: range) -> list[Row]:
-    """Rows of keys from the range, later than all before."""
+    """Rows with keys from the range, with a later time than all earlier rows."""
     at, number = time.time_ns(), next(_numbers)
     chosen = [keys[(number * 7 + step * 5) % len(keys)] for step in range(ROWS_A_WRITE)]
     return [row(key, at % 10**12, at) for key in dict.fromkeys(chosen)]
 
 
 def verdict(sides: Iterable[Side], shown: Iterable[Row]) -> list[str]:
-    """What is wrong with what a table shows; empty when nothing that was acknowledged is lost.
+    """The mistakes in the rows that a table shows; empty when no acknowledged row is lost.
 
     A key shows a row that was written, at least as late as the latest acknowledged one.
     """
@@ -130,8 +129,8 @@ class Theirs:
     """The JVM in a loop, in a process that can be paused and killed.
 
     :param shared: the table, with the options of the JVM's writes.
-    :param keys: that it writes.
-    :param folder: for its JVMs.
+    :param keys: the keys that it writes.
+    :param folder: the folder for its JVMs.
     """
 
     def __init__(self, shared: SharedTable, keys: range, folder: Path) -> None:
@@ -143,7 +142,7 @@ class Theirs:
         self.start()
 
     def start(self) -> None:
-        """A JVM, and its loop."""
+        """Start a JVM, and its loop."""
         self._started += 1
         self._ends.clear()
         self._jvm = Jvm(self._folder / str(self._started))
@@ -179,7 +178,7 @@ class Theirs:
             try:
                 table.theirs(rows)
             except HudiError as error:
-                # It may have failed after its commit, in a service that comes behind it.
+                # The write may have failed after its commit, in a table service that follows it.
                 self.side.unknown.append(rows)
                 self.side.lose(str(error))
             except (EOFError, OSError):
@@ -190,12 +189,12 @@ class Theirs:
 
 
 class Ours:
-    """A process of ours in a loop: it writes, or it is the table services.
+    """A process of this package in a loop: it writes, or it runs the table services.
 
-    :param location: the table.
-    :param lock: for :func:`open_lock`.
-    :param beats: heartbeats of its writes.
-    :param keys: that it writes; None for the table services.
+    :param location: the table's location.
+    :param lock: the lock's configuration, for :func:`open_lock`.
+    :param beats: heartbeat settings of its writes.
+    :param keys: the keys that it writes; None for the table services.
     """
 
     def __init__(
@@ -207,7 +206,7 @@ class Ours:
         self.start()
 
     def start(self) -> None:
-        """A process, and its loop."""
+        """Start a process, and its loop."""
         processes = multiprocessing.get_context("forkserver")
         processes.set_forkserver_preload([__name__])
         self._pipe, far = processes.Pipe()
@@ -255,7 +254,7 @@ class Ours:
 
 
 def _write(pipe: Connection, location: str, lock: dict[str, Any], beats: dict[str, Any], keys: range) -> None:
-    # How long a write of the JVM takes depends on the machine. That it is let finish must not.
+    # The duration of a JVM's write depends on the machine. Whether our write lets it finish must not.
     committing.SECONDS_FOR_ANOTHER_ENGINE = PATIENCE_SECONDS
     provider = open_lock(lock, HudiTable.open(location).storage)
     while not pipe.poll():
@@ -275,7 +274,7 @@ def _serve(pipe: Connection, location: str, lock: dict[str, Any], beats: dict[st
     provider = open_lock(lock, HudiTable.open(location).storage)
 
     def cluster_all() -> None:
-        # The JVM writes to nothing that is planned: what gave way is carried out before all else.
+        # The JVM does not write to planned file groups, so a pending plan is executed before anything else.
         schedule_clustering(HudiTable.open(location), ClusteringSettings(sort_by=("v",)), lock=provider)
         if pending_clusterings(HudiTable.open(location)):
             cluster_in_process(HudiTable.open(location), lock=lock, **beats)

@@ -1,4 +1,4 @@
-"""A write of ours that meets something on its way: the JVM comes in between, or a signal."""
+"""A write of this package with an interruption: a write of the JVM, or a signal."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from tests.real_hudi.in_turn.readers import Row
 from tests.real_hudi.in_turn.shared_table import SCHEMA
 
 WRITTEN = re.compile(r"put \.hoodie/commit_log/staged/\d+\.avro")
-"""Before the step that follows the data files."""
+"""The point before the step that follows the data files."""
 LOCKED = re.compile(r"acquire")
-"""Before the lock is taken for the commit: all that is done without it is done."""
+"""The point before the commit acquires the lock, when all steps without the lock are done."""
 DECIDED = re.compile(r"\w+_if_absent \.hoodie/commit_log/\d+\.json")
-"""Before the entry in the commit log."""
+"""The point before the entry in the commit log."""
 PUT = re.compile(r"\w+_if_absent \.hoodie/(metadata/\.hoodie/)?timeline/\d+_\d+\.")
-"""After the entry, before anything of it is shown."""
+"""The point after the entry, before any part of the commit is published."""
 INDEXED = re.compile(r"\w+_if_absent \.hoodie/timeline/\d+_\d+\.")
-"""After the completed instant of the metadata table, before that of the table."""
+"""The point after the completed instant of the metadata table, before that of the table."""
 
 
 def table_that_meets(location: str, point: re.Pattern[str], act: Callable[[], object]) -> HudiTable:
-    """A table on which something happens once, before the first storage operation that is at the point."""
+    """A table that calls a function once, before the first storage operation at the point."""
     return with_faults(location, _Once(point, act))
 
 
 class _Once:
-    """Acts before the first operation of a write that matches."""
+    """Calls a function before the first matching operation of a write."""
 
     def __init__(self, point: re.Pattern[str], act: Callable[[], object]) -> None:
         self._point, self._act = point, act
@@ -56,10 +56,10 @@ class _Once:
 
 @dataclass(frozen=True)
 class Told:
-    """How a write ended.
+    """The outcome of a write.
 
-    :param result: of :func:`ingest_arrow`, where it was acknowledged.
-    :param error: name of the exception, and what it says, where it was not.
+    :param result: the result of :func:`ingest_arrow`, if the write was acknowledged.
+    :param error: name and text of the exception, if it was not.
     """
 
     result: Mapping[str, Any] | None
@@ -69,12 +69,12 @@ class Told:
 class OurWriter:
     """A process that upserts, and gets a signal at a point of its write.
 
-    :param location: the table.
-    :param rows: that it upserts.
-    :param point: where.
+    :param location: the table's location.
+    :param rows: the rows that it upserts.
+    :param point: the point of its write at which it gets the signal.
     :param number: SIGKILL, or SIGSTOP.
-    :param lock: for :func:`open_lock`.
-    :param settings: more of :func:`ingest_arrow`.
+    :param lock: the lock's configuration, for :func:`open_lock`.
+    :param settings: further arguments of :func:`ingest_arrow`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class OurWriter:
         far.close()
 
     def wait_for_the_point(self) -> None:
-        """Until it has got its signal."""
+        """Wait until the process has got its signal."""
         assert self._pipe.recv() == "at the point"
         if self._number is signal.SIGKILL:
             self._process.join()
@@ -104,7 +104,7 @@ class OurWriter:
             self._wait_until_it_stands_still()
 
     def go_on(self) -> Told:
-        """Wake it up; how its write ended."""
+        """Wake the process up, and return the outcome of its write."""
         os.kill(self._process.pid or 0, signal.SIGCONT)
         told: Told = self._pipe.recv()
         self._process.join()
@@ -140,7 +140,7 @@ def _write(
 
 
 def _told_of(lock: LockProvider, once: _Once) -> LockProvider:
-    """The same lock; taking it is an operation too."""
+    """The same lock; its acquisition counts as an operation, too."""
     acquire = lock.acquire
 
     def told(timeout: float | None = None) -> None:

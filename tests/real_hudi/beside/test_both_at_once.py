@@ -1,7 +1,7 @@
-"""Ours and the JVM's Hudi write to one table at the same time, under one lock.
+"""This package and the JVM's Hudi write to one table at the same time, under one lock.
 
-Each with its table services and all indexes, while both are paused and killed. Some tens of seconds;
-``SOAK=1`` takes minutes.
+Each side runs its table services and maintains all indexes, while both are paused and killed. The test takes
+some tens of seconds; ``SOAK=1`` takes minutes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.real_hudi.one_lock import OneLock
 from tests.real_hudi.services_and_columns.metadata_table import check_metadata_table
 
 ACKNOWLEDGED = 60 if "SOAK" in os.environ else 6
-"""Writes of each side."""
+"""The number of acknowledged writes of each side."""
 LOST_IN_A_ROW = 8
-"""After so many it starves."""
+"""The number of losses in a row from which a side counts as starving."""
 
-# The JVM looks once whether it still holds the lock, and whether its heartbeat is in time: what it survives
-# are pauses that are shorter than both.
+# The JVM checks only once whether it still holds the lock, and whether its heartbeat is fresh. So it survives
+# only pauses that are shorter than both.
 OF_THE_JVM = {
     "hoodie.write.lock.zookeeper.session_timeout_ms": "15000",
     "hoodie.client.heartbeat.interval_in_ms": "2000",
@@ -45,7 +45,7 @@ SECONDS_THAT_OURS_STANDS_STILL = 5
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """For JVMs: short enough for their sockets."""
+    """A folder for JVMs, with a path that is short enough for their sockets."""
     with tempfile.TemporaryDirectory(prefix="real-hudi-") as folder:
         yield Path(folder)
 
@@ -85,7 +85,7 @@ def test_nothing_acknowledged_is_lost_and_neither_side_starves(
 
 
 def until_both_have_enough(theirs: Theirs, ours: Ours, services: Ours) -> list[str]:
-    """One trouble after the other, each when both sides have gone on since; the troubles."""
+    """Cause one trouble after the other, each when both sides have made progress; return the troubles."""
 
     def stand_still(whom: Theirs | Ours, seconds: float) -> None:
         whom.signal(signal.SIGSTOP)
@@ -119,12 +119,12 @@ def until_both_have_enough(theirs: Theirs, ours: Ours, services: Ours) -> list[s
 
 
 def reasons(side: Side) -> str:
-    """Why writes were lost, the most frequent first."""
+    """The reasons of lost writes, the most frequent first."""
     counted = Counter(_cause(why) for why in side.lost)
     return f"lost by {side.name}: {counted.most_common(5)}"
 
 
 def _cause(why: str) -> str:
-    """Of an error of the JVM, what has caused it in the end."""
+    """The root cause of an error of the JVM."""
     *_, last = re.findall(r"^Caused by: .*", why, re.MULTILINE) or [why]
     return last[:300]

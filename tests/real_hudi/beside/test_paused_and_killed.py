@@ -1,4 +1,4 @@
-"""Writers of either side stand still or are killed, and the other side goes on."""
+"""Writers of either side are paused or killed, and the other side continues."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ NEW = [row(500 + number, 2, 2, part="p9") for number in range(5)]
 
 @pytest.fixture
 def shared(hudi: Session, location: Path) -> SharedTable:
-    """The JVM believes that it is alone, and cleans up eagerly."""
+    """A table on which the JVM assumes that it is alone, and rolls pending writes back at once."""
     return SharedTable.of_the_jvm(hudi, location, rows(range(20), 0))
 
 
 @pytest.fixture
 def locked(hudi: Session, location: Path, one_lock: OneLock) -> SharedTable:
-    """Both sides share a lock."""
+    """A table on which both sides share a lock."""
     return SharedTable.of_the_jvm(hudi, location, rows(range(20), 0), one_lock.theirs)
 
 
@@ -47,7 +47,7 @@ def pending(shared: SharedTable) -> list[str]:
 
 
 BEATS_ONCE_A_MINUTE = {"hoodie.client.heartbeat.interval_in_ms": "60000"}
-"""So that a writer that stands still for seconds is not dead for the JVM."""
+"""With this heartbeat a writer that is paused for seconds is not dead for the JVM."""
 LAZY = {"hoodie.clean.failed.writes.policy": "LAZY"}
 """Otherwise the JVM rolls back every pending instant when it begins."""
 
@@ -63,7 +63,7 @@ def data_files(shared: SharedTable, instant: str) -> list[str]:
 def test_a_commit_of_the_jvm_between_our_data_files_and_our_lock(
     next_by: str, locked: SharedTable, one_lock: OneLock
 ) -> None:
-    """It rolls back every pending instant of the metadata table."""
+    """The JVM rolls back every pending instant of the metadata table."""
     mine = [*(each for each in rows(range(8, 20), 200, 2) if each["part"] == "p1"), row(100, 2, 2, part="p1")]
     writer = OurWriter(locked.location, mine, LOCKED, signal.SIGSTOP, one_lock.ours)
     writer.wait_for_the_point()
@@ -93,7 +93,7 @@ def test_a_commit_of_the_jvm_beside_a_lock_that_it_does_not_share_is_warned_of(
 def test_ours_stands_still_under_the_lock_until_the_jvm_rolls_it_back(
     point: object, locked: SharedTable, one_lock: OneLock
 ) -> None:
-    """For longer than its lease and its heartbeat: what it acknowledges afterwards is there."""
+    """The pause is longer than lease and heartbeat. Writes that this package acknowledges afterwards stay."""
     mine = [*rows(range(5, 15), 200, 2), *NEW]
     lock = {**one_lock.ours, "lease_seconds": 3.0}
     writer = OurWriter(locked.location, mine, point, signal.SIGSTOP, lock, **one_lock.beats)
@@ -115,7 +115,7 @@ def test_ours_stands_still_under_the_lock_until_the_jvm_rolls_it_back(
 
 
 def kill_ours(shared: SharedTable, point: object) -> str:
-    """A write of new keys, killed; its instant."""
+    """Kill a write of new keys; return its instant."""
     writer = OurWriter(shared.location, NEW, point, signal.SIGKILL)
     writer.wait_for_the_point()
     [instant] = pending(shared)
@@ -123,7 +123,7 @@ def kill_ours(shared: SharedTable, point: object) -> str:
 
 
 def test_the_jvm_rolls_a_dead_write_of_ours_back_and_archives_what_came_before(shared: SharedTable) -> None:
-    """The markers say what to delete: without the metadata table files that are there would be shown."""
+    """The markers name the files to delete: without the metadata table readers show any file that exists."""
     instant = kill_ours(shared, WRITTEN)
     shared.theirs(rows(range(8, 12), 300, 3))
     assert not data_files(shared, instant)
@@ -168,7 +168,7 @@ Point = Callable[[SharedTable, set[Path]], bool]
 
 
 def kill_theirs(another: Jvm, shared: SharedTable, point: Point) -> str:
-    """A write of the JVM, killed as soon as it is at the point; its instant."""
+    """Kill a write of the JVM as soon as it is at the point; return its instant."""
     victim = SharedTable(another.session(), shared.location, shared.options)
     instants: list[str] = []
     while not instants:
@@ -189,7 +189,7 @@ def kill_theirs(another: Jvm, shared: SharedTable, point: Point) -> str:
             time.sleep(0.001)
         another.signal(signal.SIGSTOP)
         instants = pending(shared)
-        if not instants:  # it was faster
+        if not instants:  # the write was faster than the signal
             another.signal(signal.SIGCONT)
             thread.join()
             shared.model |= victim.model
@@ -201,7 +201,7 @@ def kill_theirs(another: Jvm, shared: SharedTable, point: Point) -> str:
 
 @pytest.mark.parametrize("point", [has_written_data, has_completed_in_the_metadata_table])
 def test_a_jvm_that_was_alone_is_killed(point: Point, shared: SharedTable, another_jvm: Jvm) -> None:
-    """It could not roll back what is below a later commit, nor write any more: ours refuses, by name."""
+    """The JVM could not roll its write back below a later commit, nor write again: this package refuses."""
     instant = kill_theirs(another_jvm, shared, point)
     shared.check()
     with pytest.raises(TableServiceError, match=instant):

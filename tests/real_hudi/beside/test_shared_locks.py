@@ -1,4 +1,4 @@
-"""Locks without a service that ours and the JVM's Hudi share: the JVM's own classes at the other end."""
+"""Locks without a service that this package shares with the JVM's Hudi: the JVM's own classes take them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_both_write_at_once_under_the_lock_file(hudi: Session, jvm: Jvm, locatio
     def write(turn: int) -> None:
         try:
             theirs.theirs(rows(range(100 + turn, 130, 4), turn, 10), "upsert")
-        except HudiError as error:  # ours has won: again, on what is there now
+        except HudiError as error:  # our write has won, so the JVM's write runs again, on the present rows
             if "conflict" not in str(error):
                 raise
             write(turn)

@@ -1,4 +1,4 @@
-"""A table of ours with changing columns, and a model of its rows."""
+"""A table of this package with changing columns, and a model of its rows."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ TAKES_COLUMNS_AWAY = {
     "hoodie.datasource.write.reconcile.schema": "true",
     "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true",
 }
-"""Without these the JVM refuses its own change of a column's name."""
+"""Options without which the JVM refuses its own change of a column's name."""
 
 Model = dict[str, dict[str, Any]]
 
 
 class Evolving:
-    """A table of ours; one of the two engines changes its columns."""
+    """A table of this package; one of the two engines changes its columns."""
 
     def __init__(self, hudi: Session, location: Path) -> None:
         self.hudi, self.location, self.name = hudi, str(location), location.name
@@ -53,7 +53,7 @@ class Evolving:
         self.ours([old(number) for number in range(40)])
 
     def ours(self, changed: list[dict[str, Any]]) -> None:
-        """Rows with the columns that the table has: what is not given is null."""
+        """Write rows with all columns of the table by this package; missing values are null."""
         schema = self.table.schema
         rows = [
             {column.name: _fitting(each.get(column.name), column) for column in schema} for each in changed
@@ -63,11 +63,11 @@ class Evolving:
 
     @property
     def table(self) -> HudiTable:
-        """As it is now."""
+        """The table, opened again."""
         return HudiTable.open(self.location)
 
     def on_read(self) -> None:
-        """Columns are changed by Hudi's schema evolution on read."""
+        """A table whose columns Hudi's schema evolution on read changes."""
         self.options |= READ
         for name, value in (READ | TAKES_COLUMNS_AWAY).items():
             self.hudi.sql(f"set {name}={value}")
@@ -104,5 +104,5 @@ def old(number: int) -> dict[str, Any]:
 
 
 def _fitting(value: Any, column: pa.Field) -> Any:
-    """A number as text, in a column that has become one of texts."""
+    """The value as the column's type has it: a number becomes text in a column that has become text."""
     return str(value) if value is not None and pa.types.is_string(column.type) else value

@@ -1,4 +1,4 @@
-"""What five readers show of a table, beside a model of it."""
+"""The comparison of five readers of a table with a model of its rows."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def five_readers(
     as_of: str | None = None,
     hudi_rs: bool = True,
 ) -> None:
-    """Whether ours, hudi-rs and the JVM, these two with and without metadata table, show the rows of a model.
+    """Check that all readers show the rows of a model, also by conditions, for which they skip files.
 
-    And all of them by conditions, for which they skip files.
+    The readers are this package, and hudi-rs and the JVM, each with and without the metadata table.
 
-    :param model: the rows that there are.
-    :param where: conditions, each on its own; on the first column and on the first one of numbers when None.
-    :param columns: that are compared; those of the model's first row when None.
-    :param options: of the JVM's reads, as for :meth:`Session.read`.
-    :param as_of: the moment at which the table is read; now when None.
-    :param hudi_rs: whether it reads such tables: none of several ordering fields.
-    :raises AssertionError: names every reader that shows something else, and what.
+    :param model: the rows of the model.
+    :param where: conditions, each on its own; when None, on the first column and the first column of numbers.
+    :param columns: the columns to compare; those of the model's first row when None.
+    :param options: options of the JVM's reads, as for :meth:`Session.read`.
+    :param as_of: the moment of the read; now when None.
+    :param hudi_rs: whether hudi-rs reads such tables; it reads none with several ordering fields.
+    :raises AssertionError: names every reader with other rows, and these rows.
     """
     wanted = list(model)
     options = {**(options or {}), **({"as.of.instant": as_of} if as_of else {})}
@@ -80,7 +80,7 @@ def five_readers(
 
 
 def conditions_of(rows: Sequence[Row], columns: Sequence[str]) -> list[Condition]:
-    """The first column as in a row in the middle, and the first one of numbers larger than there."""
+    """Two conditions: the first column equals a middle row's, the first column of numbers is larger."""
     if not rows:
         return []
     middle = rows[len(rows) // 2]
@@ -89,7 +89,7 @@ def conditions_of(rows: Sequence[Row], columns: Sequence[str]) -> list[Condition
 
 
 def difference(shown: Iterable[Row], wanted: Iterable[Row], columns: Sequence[str]) -> str:
-    """How rows differ from those that are wanted; empty when they do not."""
+    """The difference between rows and the expected rows; empty when there is none."""
     shown, wanted = list(shown), list(wanted)
     rows = {_comparable(row, columns): row for row in shown}
     rows |= {_comparable(row, columns): row for row in wanted}
@@ -119,7 +119,7 @@ def _hudi_rs(location: str, metadata: bool, as_of: str | None, one: Condition | 
         wanted = wanted.with_as_of_timestamp(as_of)
     batches = [pa.Table.from_batches([batch]) for batch in table.read(wanted)]
     rows: list[Row] = pa.concat_tables(batches, promote_options="permissive").to_pylist() if batches else []
-    # It skips what cannot hold such a row, and leaves the rows to whoever asks.
+    # hudi-rs only skips files that cannot have such a row; the caller filters the rows.
     return [row for row in rows if one is None or _holds(row, one)]
 
 
@@ -139,7 +139,7 @@ def _comparable(row: Row, columns: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _value(value: Any) -> Any:
-    """One that is equal, and can be counted, whichever reader gave it."""
+    """A hashable value that is equal for all readers."""
     if isinstance(value, Mapping):
         return tuple(sorted((str(name), _value(each)) for name, each in value.items()))
     if isinstance(value, list | tuple):

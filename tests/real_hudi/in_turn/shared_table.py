@@ -1,4 +1,4 @@
-"""A table that ours and the JVM's Hudi write, and a model of what is in it."""
+"""A table that this package and the JVM's Hudi write, and a model of its rows."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ ALL_INDEXES_OF_THE_JVM = {
     "hoodie.metadata.index.partition.stats.enable": "true",
     "hoodie.metadata.index.bloom.filter.enable": "true",
     "hoodie.metadata.global.record.level.index.enable": "true",
-    # It makes ten, whatever there is to index.
+    # The JVM makes ten file groups, whatever the number of keys.
     "hoodie.metadata.global.record.level.index.min.filegroup.count": "2",
 }
-"""With these a write of the JVM keeps all indexes; without them it drops those that are not its default."""
+"""Options with which a write of the JVM keeps all indexes; without them it drops all but its default ones."""
 
 
 def row(number: int, v: int, ts: int = 1, part: str | None = None) -> dict[str, Any]:
@@ -58,11 +58,11 @@ def rows(numbers: Iterable[int], v: int, ts: int = 1) -> list[dict[str, Any]]:
 
 
 class SharedTable:
-    """Its model holds the row of each key; everything below changes both, or neither when it fails.
+    """A table, and a model with the row of each key. A method changes both, or neither if it fails.
 
-    :param hudi: the JVM's side.
-    :param location: the folder.
-    :param options: of every write of the JVM.
+    :param hudi: the JVM's session.
+    :param location: the table's location.
+    :param options: options of every write of the JVM.
     """
 
     of_its_keys: ClassVar[Mapping[str, str]] = {
@@ -79,7 +79,7 @@ class SharedTable:
 
     @property
     def table(self) -> HudiTable:
-        """As it is now."""
+        """The table, opened again."""
         return HudiTable.open(self.location)
 
     # --- made by ---------------------------------------------------------------------------------
@@ -93,9 +93,9 @@ class SharedTable:
         indexes: Sequence[str] = (),
         **more: Any,
     ) -> SharedTable:
-        """One that ours has made and filled, with indexes that ours has built.
+        """A table that this package has made and filled, with indexes that it has built.
 
-        :param more: for :meth:`HudiTable.create`.
+        :param more: arguments of :meth:`HudiTable.create`.
         """
         shared = cls(hudi, location)
         settings = {"record_key": ["id"], "partition_by": ["part"], "ordering_field": "ts", **more}
@@ -113,9 +113,9 @@ class SharedTable:
         first: Sequence[Row],
         options: Mapping[str, str] | None = None,
     ) -> SharedTable:
-        """One that the JVM has made and filled.
+        """A table that the JVM has made and filled.
 
-        :param options: of every write of the JVM, the first one included.
+        :param options: options of every write of the JVM, including the first one.
         """
         shared = cls(hudi, location, options)
         shared.theirs(first, mode="overwrite")
@@ -124,19 +124,19 @@ class SharedTable:
     # --- ours ------------------------------------------------------------------------------------
 
     def ours(self, changed: Sequence[Row], operation: str = "upsert", **settings: Any) -> dict[str, Any]:
-        """A write of ours; its result."""
+        """Write by this package; return the result."""
         result = ingest_arrow(self.table, pa.Table.from_pylist(list(changed), SCHEMA), operation, **settings)
         self.add(changed, operation)
         return result
 
     def ours_deletes(self, keys: Sequence[str]) -> None:
-        """A delete of ours."""
+        """Delete by this package."""
         gone = [{"id": key, "part": self.model[key]["part"]} for key in keys]
         ingest_arrow(self.table, pa.Table.from_pylist(gone), "delete")
         self.drop(keys)
 
     def build(self, indexes: Sequence[str] = ALL_INDEXES) -> None:
-        """Indexes by our indexer."""
+        """Build indexes by this package."""
         schedule_index(self.table, list(indexes))
         assert run_index(self.table, settings=IndexRunSettings(poll_seconds=0.05)) is not None
 
@@ -149,7 +149,7 @@ class SharedTable:
         options: Mapping[str, str] | None = None,
         mode: str = "append",
     ) -> None:
-        """A write of the JVM's data source."""
+        """Write by the JVM's data source."""
         written = {
             "hoodie.table.name": self.name,
             "hoodie.datasource.write.operation": operation,
@@ -164,13 +164,13 @@ class SharedTable:
         self.add(changed, operation)
 
     def sql(self, text: str) -> list[dict[str, Any]]:
-        """A statement of the JVM's, in which ``{t}`` is the table; the model is for the caller to change."""
+        """Run a statement of the JVM, in which ``{t}`` is the table; the caller changes the model."""
         self.hudi.sql(f"create table if not exists {self.name} using hudi location '{self.location}'")
         self.hudi.sql(f"refresh table {self.name}")
         return self.hudi.sql(text.format(t=self.name))
 
     def always(self, options: Mapping[str, str]) -> None:
-        """Options of every further write of the JVM, by its data source and by SQL."""
+        """Set options of every later write of the JVM, by its data source and by SQL."""
         self.options |= options
         for name, value in options.items():
             self.hudi.sql(f"set {name}={value}")
@@ -178,11 +178,11 @@ class SharedTable:
     # --- the model -------------------------------------------------------------------------------
 
     def check(self, **reading: Any) -> None:
-        """Whether all five readers show what the model has; see :func:`five_readers`."""
+        """Check that all five readers show the model's rows; see :func:`five_readers`."""
         five_readers(self.hudi, self.location, self.model.values(), columns=SCHEMA.names, **reading)
 
     def add(self, changed: Iterable[Row], operation: str = "insert") -> None:
-        """In the model only: what a write of these rows leaves."""
+        """Write these rows into the model only."""
         if operation == "insert_overwrite":
             self.drop_partitions({each["part"] for each in changed})
         if operation == "insert_overwrite_table":
@@ -193,15 +193,15 @@ class SharedTable:
                 self.model[each["id"]] = each
 
     def change(self, keys: Iterable[str], **values: Any) -> None:
-        """In the model only: new values in the rows of these keys."""
+        """Change values in the rows of these keys, in the model only."""
         for key in keys:
             self.model[key] = {**self.model[key], **values}
 
     def drop(self, keys: Iterable[str]) -> None:
-        """In the model only: without these keys."""
+        """Remove these keys from the model only."""
         for key in list(keys):
             del self.model[key]
 
     def drop_partitions(self, parts: Collection[str]) -> None:
-        """In the model only: without what is in these partitions."""
+        """Remove the rows of these partitions from the model only."""
         self.drop(key for key, each in self.model.items() if each["part"] in parts)

@@ -1,4 +1,4 @@
-"""Ours and the JVM's Hudi write one table in turn; after every step five readers show what the model has.
+"""This package and the JVM's Hudi write one table in turn; after each step five readers show the model.
 
 ``SOAK=1`` makes every kind of change to every table.
 """
@@ -108,13 +108,13 @@ def test_rounds_of_writes(
 
 
 def test_rows_of_ours_without_an_ordering_value(hudi: Session, location: Path) -> None:
-    """Older than all others. The JVM reads them, and fails by itself to write over them."""
+    """Such rows are older than all others. The JVM reads them, and itself fails when it writes over them."""
     shared = SharedTable.of_ours(hudi, location, rows(range(9), 0))
     shared.ours([{**row(number, 100), "ts": None} for number in (20, 21, 22)])
     shared.check()
     with pytest.raises(HudiError, match=r"java.lang.Integer cannot be cast to class java.lang.Long"):
         shared.theirs([row(20, 200, 1)])
-    shared.theirs([row(30, 200, 1)])  # which rolls that back
+    shared.theirs([row(30, 200, 1)])  # the next write rolls it back
     shared.ours(rows((20, 21, 22), 300, 1))
     shared.theirs([row(20, 400, 2)])
     shared.check()

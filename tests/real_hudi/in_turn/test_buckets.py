@@ -1,4 +1,4 @@
-"""Ours and the JVM's Hudi write one table with a bucket index in turn, to the same buckets."""
+"""This package and the JVM's Hudi write one table with a bucket index in turn, to the same buckets."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_writers_of_one_bucket_in_turn(
     assert result["rebases"] == 0
     shared.add(mine, "upsert")
     shared.check()
-    # The JVM carries our plan out; what came after the plan is in the next slice.
+    # The JVM executes our plan; later writes are in the next slice.
     instant = schedule_table_compaction(shared.table, ALWAYS)
     shared.ours(rows(range(2, 30, 5), 5000, 50))
     shared.sql(f"call run_compaction(op => 'run', table => '{{t}}', timestamp => {instant})")

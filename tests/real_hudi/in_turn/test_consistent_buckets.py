@@ -1,4 +1,4 @@
-"""Ours and the JVM write one table with buckets by consistent hashing, and either splits and merges them."""
+"""This package and the JVM write one table with buckets by consistent hashing; each splits and merges."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def of_the_jvm(hudi: Session, location: Path) -> SharedTable:
 
 
 def sizes(shared: SharedTable, options: dict[str, str]) -> None:
-    """Sizes by which both sides split, or merge, every bucket."""
+    """Set sizes by which both sides split, or merge, every bucket."""
     change_options(shared.table, options)
     shared.always(options)
 
 
 def plan(shared: SharedTable) -> str:
-    """A plan of ours."""
+    """Schedule a plan by this package."""
     instant = schedule_clustering(shared.table, ClusteringSettings())
     assert instant is not None
     return instant
@@ -125,7 +125,7 @@ def test_either_resizes_what_both_write(
     shared.ours([*rows(range(0, 60, 7), 10_000, 100), row(71, 1, 100)])
     shared.ours_deletes(["k0003", "k0070"])
     shared.check()
-    # What ours overwrites gets other file groups, which the JVM finds.
+    # Buckets that this package overwrites get other file groups, which the JVM finds.
     shared.ours([row(3, 11_000, 110), row(6, 11_000, 110)], "insert_overwrite")
     shared.theirs(rows(range(0, 60, 3), 12_000, 120))
     shared.check()

@@ -1,4 +1,4 @@
-"""Ours and the JVM's Hudi write a table without a record key in turn; after each step five readers agree."""
+"""This package and the JVM's Hudi write a table without a record key in turn; all readers agree."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_inserts_updates_and_services_in_turn(
     shared.check()
     assert known.items() <= keys(shared).items()
 
-    # Without Hudi's columns nothing says which row is meant: the JVM adds another one.
+    # Without Hudi's columns no key identifies the row: the JVM adds another row.
     shared.theirs([row(20, 1)], "upsert")
     assert len(snapshot(shared.table, where=[("id", "=", "k0020")]).to_table()) == 2
     shared.sql("delete from {t} where id in ('k0003', 'k0104', 'k0020')")

@@ -1,4 +1,4 @@
-"""Ours and the JVM's Hudi write one merge-on-read table in turn; after every step five readers agree."""
+"""This package and the JVM's Hudi write one merge-on-read table in turn; after each step readers agree."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_upserts_deletes_and_compactions_in_turn(
         shared.sql(f"delete from {{t}} where id in {tuple(gone)}")
         shared.drop(gone)
         shared.check()
-        shared.ours(rows((turn, turn + 20), 3000 * turn, ts + 20))  # they come back
+        shared.ours(rows((turn, turn + 20), 3000 * turn, ts + 20))  # the deleted keys come back
         shared.check()
         if turn == 1:
             assert compact_table(shared.table, ALWAYS)
-        elif turn == 2:  # planned by ours, and carried out by the JVM, with a write of either in between
+        elif turn == 2:  # this package plans and the JVM executes, with a write of each side in between
             instant = schedule_table_compaction(shared.table, ALWAYS)
             shared.ours(rows(range(2, 60, 11), 4000, ts + 30))
             shared.theirs(rows(range(3, 60, 11), 4000, ts + 40))

@@ -1,7 +1,7 @@
-"""Random batches by ours and by the JVM's Hudi, into two copies of a table that the JVM has made.
+"""This package and the JVM's Hudi write random batches into two copies of a table that the JVM has made.
 
 Keys come several times in a batch, ordering values are late, equal and new, values are null or unavailable,
-and rows take their record out: after every batch the copies are the same.
+and rows delete their record. After every batch the copies are equal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEBEZIUM = (
     "_event_bin_file string, _event_pos bigint, _change_operation_type string"
 )
 
-# In one partition, so that rows come to the merge in the order in which they are given.
+# All rows are in one partition, so that they reach the merge in the given order.
 WRITE = """
 frame = spark.createDataFrame(rows, columns).coalesce(1)
 frame.write.format("hudi").options(**options).mode(mode).save(location)
@@ -46,9 +46,9 @@ frame.write.format("hudi").options(**options).mode(mode).save(location)
 class Kind:
     """A kind of table.
 
-    :param name: of the test.
-    :param options: of all writes of the JVM.
-    :param columns: as in DDL.
+    :param name: the test's name.
+    :param options: options of all writes of the JVM.
+    :param columns: the columns as in DDL.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Kind:
         return [column.split()[0] for column in self.columns.split(", ")]
 
     def row(self, drawn: random.Random, number: int, first: bool) -> Row:
-        """A row of a key; of the first load they are all of the same age, and there to stay."""
+        """A row of a key; the rows of the first load all have the same ordering value, and delete nothing."""
         texts, is_unavailable = [None, "", "x", "y"], drawn.random() < 0.3 and not first
         found: dict[str, Any] = {
             "id": f"k{number:02d}",
@@ -109,7 +109,7 @@ def test_random_batches(kind: Kind, hudi: Session, location: Path) -> None:
     theirs(hudi, mine, kind, first, "insert", "overwrite")
     shutil.copytree(mine, twin)
     for operation in ("upsert", "insert", "upsert", "upsert"):
-        # Of a key that is there twice, the JVM's upsert changes one row only.
+        # If a key exists twice, the JVM's upsert changes only one row.
         keys = range(50, 54) if operation == "insert" else [drawn.randrange(26) for _ in range(14)]
         batch = [kind.row(drawn, number, False) for number in keys]
         table = HudiTable.open(mine)

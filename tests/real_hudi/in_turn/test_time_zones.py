@@ -12,8 +12,8 @@ from tests.real_hudi.in_turn.shared_table import SharedTable, rows
 from tests.real_hudi.jvm import Jvm, running
 
 
-# A JVM waits until its instant times are later than all before, of whatever table: after those in UTC that
-# takes hours in the west. So each test has a JVM of its own.
+# A JVM waits until its instant times are later than all earlier ones, of any table. In a western zone that
+# takes hours after instant times in UTC. So each test has a JVM of its own.
 @pytest.fixture(params=["America/Chicago", "Asia/Tokyo"])
 def hudi_elsewhere(request: pytest.FixtureRequest) -> Iterator[Jvm]:
     options = f"-Duser.timezone={request.param} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -1,6 +1,7 @@
-"""The same batch by ours and by the JVM's Hudi, into two copies of a table that the JVM has made.
+"""This package and the JVM's Hudi write the same batch into two copies of a table that the JVM has made.
 
-The copies are the same afterwards, or ours refuses by name and has changed nothing.
+Afterwards the copies are equal, or this package refuses with an error that names the reason, and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ BATCH = {
 class Kind:
     """A kind of table.
 
-    :param name: of the test.
-    :param options: of all writes of the JVM.
+    :param name: the test's name.
+    :param options: options of all writes of the JVM.
     :param parts: values of the partition column.
     :param more: a column besides the usual ones, as in DDL.
-    :param value: of that column, of a number in the table, and of one in the batch.
-    :param refused: what ours says where it does not write such tables; a pattern.
-    :param hudi_rs: whether it reads such tables.
-    :param xfail: why ours does neither the same nor refuses yet.
+    :param value: that column's value of a number, in the table and in the batch.
+    :param refused: a pattern of this package's error, if it does not write such tables.
+    :param hudi_rs: whether hudi-rs reads such tables.
+    :param xfail: the reason why this package neither writes the same rows nor refuses yet.
     """
 
     name: str
@@ -240,7 +241,7 @@ def theirs(
     operation: str = "upsert",
     mode: str = "append",
 ) -> None:
-    """Without metadata table, which this is not about, and which takes most of the time."""
+    """Write by the JVM without a metadata table, which would take most of the time."""
     options = {
         "hoodie.table.name": "twin",
         "hoodie.datasource.write.operation": operation,
