@@ -198,8 +198,8 @@ def _gone(file: Path) -> None:
 @contextmanager
 def postgresql() -> Iterator[Postgres]:
     """A PostgreSQL server with an empty database and no other client."""
-    # Not in pytest's folders: each run of pytest closes them to other users again, and for
-    # root the server runs as a user of its own.
+    # The folder is not one of pytest's: each run of pytest closes those to other users again, and for root
+    # the server runs as a user of its own.
     with tempfile.TemporaryDirectory(prefix="postgresql-") as folder:
         server = Postgres(Path(folder) / "data")
         try:

@@ -9,5 +9,5 @@ from airflow_provider.concurrency.conflicts import pending_writes
 
 @pytest.fixture(autouse=True)
 def waiters_do_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look of a waiter is a step already."""
+    """Waiters do not sleep, because each of their looks is a step of the simulation."""
     monkeypatch.setattr(pending_writes, "_LOOK_EVERY_SECONDS", 0.0)

@@ -1,4 +1,4 @@
-"""What the commit protocol measures: each event once, whichever process brought it about."""
+"""The measurements of the commit protocol: each event once, whichever process caused it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def heard() -> Iterator[list[Measurement]]:
 
 
 def total(heard: list[Measurement], name: str, **tags: str) -> float:
-    """The sum of all that has this name and, among others, these tags."""
+    """The sum of all measurements with this name and these tags, and maybe others."""
     return sum(each.value for each in heard if each.name == name and tags.items() <= each.tags.items())
 
 
@@ -51,7 +51,7 @@ def test_a_commit_counts_its_rows_and_bytes(table: HudiTable, heard: list[Measur
     assert total(heard, "rows", **about) == 3
     assert total(heard, "bytes", **about) == result["bytes_written"]
     ingest_arrow(table, ROWS.slice(0, 1), "upsert", priority=PRIORITIES["backfill"])
-    assert total(heard, "rows", priority="300") == 1  # and not the rows that came along in its file
+    assert total(heard, "rows", priority="300") == 1  # and not the rows that were only copied into its file
     assert names(heard, "timer") == {"commit", "publish"}
 
 
@@ -75,7 +75,7 @@ def test_a_rebase_is_counted(table: HudiTable, heard: list[Measurement]) -> None
     other = threading.Event()
 
     class Late(InProcessLockProvider):
-        """The lock of a write that another one overtakes once."""
+        """The lock of a write that another write overtakes once."""
 
         def holder(self) -> LockHolder | None:
             if not other.is_set():

@@ -1,4 +1,4 @@
-"""What a write brings: what is left of it after a conflict, and what its entry and its instant say of it."""
+"""The content of a commit: its remainder after a conflict, and its entry and instant."""
 
 from __future__ import annotations
 

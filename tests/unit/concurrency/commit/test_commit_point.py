@@ -1,4 +1,4 @@
-"""The one function that appends to the commit log: what it asks, how often, and what it leaves behind."""
+"""The one function that appends to the commit log: its calls of ``decide``, and the state that it leaves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write(table: HudiTable, key: int = 0) -> str:
 def decide_after(
     others: Callable[[], object], times: int, seen: list[Moment]
 ) -> Callable[[Moment], Archival]:
-    """Decides on an entry, while others put one each time until ``times`` are over."""
+    """Decides on an entry, while another writer puts one each time, ``times`` times."""
 
     def decide(moment: Moment) -> Archival:
         seen.append(moment)
@@ -146,7 +146,7 @@ def test_what_a_decision_does_not_find_is_missing_if_nobody_has_put_an_entry_sin
 
 
 def fails_once(table: HudiTable, error: type[Exception], seen: list[int]) -> Callable[[Moment], None]:
-    """Fails, the first time, because of what others do meanwhile; then it has nothing to say."""
+    """Fails the first time, because of a concurrent entry; the second time it decides on no entry."""
 
     def decide(moment: Moment) -> None:
         seen.append(moment.sequence)
@@ -187,7 +187,7 @@ def test_from_a_moment_that_was_trimmed_nobody_goes_on(table: HudiTable) -> None
 
 
 class Unpublishable(Storage):
-    """Nothing can be moved to the timeline."""
+    """A storage that moves no file to the timeline."""
 
     def move_if_absent(self, source: str, target: str) -> bool:
         if target.startswith(TIMELINE_FOLDER):

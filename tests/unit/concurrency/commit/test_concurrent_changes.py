@@ -1,4 +1,4 @@
-"""A moment of a table, and what has completed between two of them."""
+"""A moment of a table, and the commits between two moments."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_snapshot_of_a_moment_lacks_what_came_later(table: HudiTable) -> Non
     (before,) = moment.view().base_files("city=sf")
     upsert(table)
     assert moment.view().base_files("city=sf") == [before]
-    late = Moment(table.storage, moment.newest)  # asks for the timeline only now
+    late = Moment(table.storage, moment.newest)  # reads the timeline only now
     assert late.view().base_files("city=sf") == [before]
     (now,) = Moment.now(table.storage).view().base_files("city=sf")
     assert now != before
@@ -123,7 +123,7 @@ def test_what_others_committed_is_told_in_the_order_of_completion(table: HudiTab
 
 
 def test_a_commit_of_another_that_was_kept_by_a_savepoint_is_told(table: HudiTable) -> None:
-    """The savepoint has its requested time."""
+    """The savepoint has the requested time of the commit."""
     base = looked(Moment.now(table.storage))
     jvm = Jvm(table)
     jvm.upsert({7: 7.0})

@@ -1,4 +1,4 @@
-"""Guards of the protocol: each of these tests fails when its guard is left out."""
+"""Guards of the protocol: each of these tests fails without its guard."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_decision_that_fails_behind_a_trimmed_log_is_made_on_what_is_true_then
 
     def decide(moment: Moment) -> None:
         moments.append(moment.sequence)
-        if len(moments) == 1:  # it stands still, while others commit, and archive
+        if len(moments) == 1:  # it is paused, while others commit and archive
             upsert(table, 2)
             upsert(table, 3)
             commit_log.trim(commit_log.head() - 1)
@@ -83,7 +83,7 @@ def test_a_decision_that_fails_behind_a_trimmed_log_is_made_on_what_is_true_then
 
 
 class Watched(Storage):
-    """Every process that moves a file is watched.
+    """A storage that looks at the table after each move of a file.
 
     :ivar seen: after each move: the commits, whether the newest is indexed, and the rows by hudi-rs.
     """
@@ -132,7 +132,7 @@ def test_a_rollback_that_others_have_published_is_not_published_once_more(table:
 def test_a_clean_keeps_what_a_silent_writer_needs_that_nobody_has_rolled_back(table: HudiTable) -> None:
     writer = begin_write(table, operation="UPSERT")
     writer.heartbeat.stop()
-    upsert(table, 1)  # a newer slice of the file group that it is based on
+    upsert(table, 1)  # a newer slice of the file group on which the write is based
     silent_for(table, heartbeat_path(writer.instant), 3600.0)
     plan = plan_clean(table, Retention("KEEP_LATEST_FILE_VERSIONS", 1))
     assert plan.files == ()

@@ -1,4 +1,4 @@
-"""What a publication puts on the timeline, by what other Hudi readers and writers find there."""
+"""The files that a publication puts on the timeline, as other Hudi readers and writers read them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def urls(table: HudiTable, paths: list[str]) -> list[str]:
 
 
 def read(table: HudiTable, instant: Instant) -> Any:
-    """An instant's record, its files in the order of their names: a listing has none."""
+    """An instant's record, with its files ordered by name, because a listing has no order."""
 
     def ordered(value: Any) -> Any:
         if isinstance(value, dict):
@@ -60,7 +60,7 @@ def read(table: HudiTable, instant: Instant) -> Any:
 def check_rollback(
     table: HudiTable, of: tuple[str, Action], files: dict[str, list[str]], *, deletes: bool
 ) -> None:
-    """The newest rollback's plan and its metadata name the instant, and the files that it is about."""
+    """Check that the newest rollback's plan and metadata name the instant and its files."""
     instant, action = of
     newest = [each for each in table.timeline().completed() if each.action is Action.ROLLBACK][-1]
     named = {"commitTime": instant, "action": str(action)}
@@ -165,7 +165,7 @@ def test_the_plan_of_a_restore_says_to_which_commit_the_table_goes_back(tmp_path
 
 
 def test_what_is_published_once_more_stays_as_it_is(tmp_path: Path) -> None:
-    """By a publisher that began before the others did."""
+    """The second publisher began before the first one had finished."""
     table = create_trips(str(tmp_path / "t"))
     (kept,) = table.timeline().commits()
     ingest_arrow(table, rows({1: 9.0}))

@@ -1,4 +1,4 @@
-"""A commit of another table, which is replicated to this one: what its entry says, and when there is none."""
+"""A commit that is replicated from another table: its entry, and the cases without an entry."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Pair:
         return self.source.timeline().commits()[-1]
 
     def replay(self, instant: Instant) -> Commit | None:
-        """Bring a commit to the copy, its data files first."""
+        """Replay a commit on the copy, its data files first."""
         for stat in self.source.timeline().commit_metadata(instant).write_stats:
             self.target.storage.put(stat.path, self.source.storage.read(stat.path))
         content = self.source.storage.read(instant_path(instant))
@@ -106,10 +106,10 @@ def test_what_was_archived_here_is_here(pair: Pair) -> None:
     content = archived_content(storage, instant)
     assert content is not None
     append_history(storage, [content])
-    take_off(storage, [instant])  # the log knows of it
+    take_off(storage, [instant])  # the log has its entry
     assert is_there(storage, pair.target.timeline(), instant)
     assert pair.replay(instant) is None
-    CommitLog(storage).trim(CommitLog(storage).head() - 1)  # and does not any more
+    CommitLog(storage).trim(CommitLog(storage).head() - 1)  # and has it no longer
     assert pair.replay(instant) is None
 
 
@@ -160,7 +160,7 @@ def test_what_came_with_the_bootstrap_is_undone_though_the_log_does_not_know_it(
 
 
 def test_its_index_records_are_of_the_columns_that_it_brings(tmp_path: Path) -> None:
-    """Those of a partition cover older files, too, by the type that the column has from then on."""
+    """Statistics of a partition cover older files, too, with the column's new type."""
 
     def batch(key: str, value: int, kind: pa.DataType) -> pa.Table:
         return pa.table({"id": [key], "v": pa.array([value], kind)})

@@ -1,4 +1,4 @@
-"""What a write puts on storage before its entry: its plan once, and the data files that it has reported."""
+"""The files that a write puts before its entry: its plan, once, and the metadata of its data files."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_write_is_planned_once(storage: Storage) -> None:
 
 def test_a_plan_whose_put_was_sent_again_is_its_own(storage: Storage) -> None:
     staged_write(storage).plan([A], [])
-    staged_write(storage).plan([A], [])  # that finds what the first one has put
+    staged_write(storage).plan([A], [])  # the second process finds the plan of the first one
     assert [each.file_id for each in planned(storage).write_stats] == ["a-0"]
 
 

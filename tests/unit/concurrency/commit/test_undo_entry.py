@@ -29,7 +29,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 
 def overwrite(table: HudiTable) -> Commit:
-    """A commit that writes a file group, and takes one out."""
+    """A commit that writes one file group, and replaces another."""
     ingest_arrow(table, rows({7: 7.0}), "insert_overwrite")
     newest = CommitLog(table.storage).newest()
     assert isinstance(newest, Commit)
@@ -131,13 +131,13 @@ def test_what_another_has_undone_of_log_files_is_said_to_be_appended(tmp_path: P
 
 
 def test_rollbacks_of_what_is_no_commit_of_the_log_are_passed_over(table: HudiTable) -> None:
-    """Of several, also where one says nothing new, the next is asked."""
+    """If one of several rollbacks concerns no commit of the log, the next one is still considered."""
     commit = overwrite(table)
     theirs, storage = Jvm(table), table.storage
     theirs.upsert({8: 8.0})
     Jvm(table).roll_back(theirs.instant)
     rolls_back = Jvm(table)
-    ingest_arrow(table, rows({9: 9.0}, city="la"))  # so that the one undone is not the newest
+    ingest_arrow(table, rows({9: 9.0}, city="la"))  # so that the undone commit is not the newest
     rolls_back.roll_back(commit.instant)
     moment = Moment.now(storage)
     assert next_undone(storage, moment) is None, "nobody has looked at the timeline"

@@ -1,4 +1,4 @@
-"""A write waits for writers of higher priority before it begins: for which ones, and for how long."""
+"""A write waits for writers of higher priority before it begins: the writers, and the limit of the wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INGESTION, BACKFILL = PRIORITIES["ingestion"], PRIORITIES["backfill"]
 
 
 class Lock(InProcessLockProvider):
-    """A table lock for which some wait."""
+    """A table lock with waiters."""
 
     waiting: Callable[[], list[str]] = staticmethod(lambda: [])
 

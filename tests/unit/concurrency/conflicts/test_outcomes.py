@@ -1,4 +1,4 @@
-"""The full table of the conflict rules: what each write does about each other one."""
+"""The full table of the conflict rules: the outcome of each write for each other write."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KINDS = {
 CHANGES_ROWS = ("ingestion", "backfill", "insert-overwrite", "delete")
 REWRITES = ("clustering", "compaction")
 
-# What a state of the other write is to the one that commits.
+# The states of the other write, as the committing write sees them.
 STATES = {
     "requested": (State.REQUESTED, True),
     "inflight, alive": (State.INFLIGHT, True),
@@ -54,7 +54,7 @@ COLUMNS = list(itertools.product(KINDS, STATES, (True, False), RELATIONS))
 def write(kind: str, instant: str, groups: set[FileGroupId], priority: int, state: str) -> WriteDescription:
     operation, _ = KINDS[kind]
     found, alive = STATES[state]
-    # A requested write has not said what it will touch; a plan has.
+    # A requested write has not named its file groups yet; a plan has.
     known = groups if state != "requested" and kind != "index build" else set()
     return WriteDescription(
         instant,
@@ -69,8 +69,8 @@ def write(kind: str, instant: str, groups: set[FileGroupId], priority: int, stat
 
 
 def expected(committing: str, other: str, state: str, overlapping: bool, relation: str) -> Outcome:
-    """Design section 5 in words, with the default policy."""
-    # In the same partition, and taken out by the overwrite only where it has seen it.
+    """The outcome by the table in docs/commit-protocol.md ("Who wins"), with the default policy."""
+    # It is in the same partition, and the overwrite replaces it only if it has seen it.
     overlapping = overlapping or (committing == "insert-overwrite" and state == "completed")
     never_meets = "index build" in (committing, other) or not overlapping or state == "requested"
     if never_meets or committing == "rollback":
@@ -82,7 +82,7 @@ def expected(committing: str, other: str, state: str, overlapping: bool, relatio
     if state == "scheduled" or other == "cleaning":
         return Outcome.PROCEED
     if committing == "cleaning":
-        # Of a completed rollback only a revert has file groups, and that shows them again.
+        # Of completed rollbacks only a revert has file groups, and it shows them again.
         return Outcome.CONFLICT if other == "rollback" else Outcome.PROCEED
     if other in REWRITES and committing not in REWRITES and relation == "lower":
         return Outcome.REBASE
@@ -299,7 +299,7 @@ def test_a_compaction_and_who_appends_log_files_are_in_nobodys_way(policy: str, 
 
 
 def test_a_revert_of_log_files_meets_a_compaction_and_no_writer_that_appends_in_any_order() -> None:
-    """The compaction may have read them."""
+    """The compaction may have read the log files."""
     revert = replace(write("rollback", "20260101000005000", {A}, 400, "completed"), appended=frozenset({A}))
     (met,) = conflicts_with(
         write("compaction", "20260101000004000", {A}, 400, "inflight, alive"), [revert], ConflictPolicy()
@@ -324,7 +324,7 @@ def test_writers_that_append_in_any_order_do_not_meet(policy: str, state: str) -
     )
     mine = replace(theirs, instant="20260101000005000", priority=400, merges_in_any_order=True)
     assert resolve_conflict(mine, theirs, ConflictPolicy(on_conflict=policy)) is Outcome.PROCEED  # type: ignore[arg-type]
-    # What writes base files, or takes them out, it meets: and so does a write of another mode.
+    # It conflicts with writes that write or replace base files, and with writes of another concurrency mode.
     for other, me in (
         (replace(theirs, appended=frozenset({BUCKET})), mine),
         (theirs, replace(mine, appended=frozenset({BUCKET}))),
@@ -367,7 +367,7 @@ def test_a_bucket_in_two_file_groups_is_where_two_writes_meet() -> None:
 
 
 def test_who_writes_to_both_sides_of_a_split_bucket_is_not_in_its_way() -> None:
-    """As ``SparkConsistentBucketDuplicateUpdateStrategy`` does."""
+    """``SparkConsistentBucketDuplicateUpdateStrategy`` writes to both sides."""
     made = frozenset({FileGroupId("p", "made-1"), FileGroupId("p", "made-2")})
     resizing = replace(
         write("clustering", "20260101000005000", {A, B}, 200, "inflight, alive"),

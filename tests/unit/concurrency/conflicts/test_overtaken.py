@@ -1,6 +1,7 @@
-"""Which commits of the log that are not shown yet are lost to another Hudi writer, and which stand.
+"""Unpublished commits of the log: those that another Hudi writer has overtaken, and those that stand.
 
-The commit is an upsert whose entry is there; ``seen`` says up to where its writer had looked at the timeline.
+The commit is an upsert whose entry is in the log; ``seen`` is the last part of the timeline that its writer
+read.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 
 
 class Counting(InProcessLockProvider):
-    """Counts how often it is taken."""
+    """A lock that counts how often it is acquired."""
 
     taken = 0
 
@@ -31,7 +31,7 @@ class Counting(InProcessLockProvider):
 
 
 class Overtaken(Storage):
-    """Another writer puts an entry before each put of this one, that many times."""
+    """A storage on which another writer puts an entry before each put of this writer, this many times."""
 
     times = 0
     overtake: Callable[[], object]
@@ -113,7 +113,7 @@ def test_who_loses_its_place_again_and_again_waits_for_its_turn(
 def test_a_conflict_is_met_whichever_entry_it_is_with(
     table: HudiTable, lock: Counting, overtaken: int
 ) -> None:
-    """Each try asks only about what came since the one before."""
+    """Each try checks only the entries since the previous try."""
     storage, cities = Overtaken(table.location), iter(["la"] * (overtaken - 1) + ["sf"])
     keys_ = iter(range(100, 200))
     storage.overtake = lambda: ingest_arrow(table, rows(next(keys_), next(cities)))

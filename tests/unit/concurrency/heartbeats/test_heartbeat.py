@@ -1,4 +1,4 @@
-"""A heartbeat names its writer and shows that it lives; a lost heartbeat stays lost."""
+"""A heartbeat names its writer and shows that the writer is alive; a lost heartbeat stays lost."""
 
 from __future__ import annotations
 

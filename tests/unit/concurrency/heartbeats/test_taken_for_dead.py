@@ -1,6 +1,6 @@
-"""Writers that others took for dead, and what their heartbeats tell.
+"""Writers that others wrongly considered dead, and their heartbeats.
 
-Each of these was found by killing and stopping real processes.
+Killing and pausing real processes found each of these cases.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 
 def test_a_rewrite_that_was_planned_and_carried_out_meanwhile_is_reverted() -> None:
-    # The plan is a log entry of the same instant; what is to be reverted is the commit.
+    # The plan is a log entry of the same instant; the revert concerns the commit.
     simulation = table_with("a", "b")
     add_writer(simulation, "w0", "ab", policy=REVERT)
     add_clusterer(simulation, "clusterer")
@@ -83,7 +83,7 @@ def test_a_beat_says_on_what_the_write_is_based(table: HudiTable) -> None:
 
 
 class _SlowBeats(Storage):
-    """A beat waits a moment between its look and its write."""
+    """A storage on which a heartbeat waits a moment between its look and its write."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -97,7 +97,7 @@ class _SlowBeats(Storage):
 
 
 def test_no_beat_comes_after_the_publication(table: HudiTable) -> None:
-    # It would bring the heartbeat back of a write that has ended.
+    # The late beat would bring back the heartbeat of a write that has ended.
     storage = _SlowBeats(table.location)
     with begin_write(
         HudiTable(storage, table.config),
@@ -112,7 +112,7 @@ def test_no_beat_comes_after_the_publication(table: HudiTable) -> None:
 
 def test_a_planner_that_was_taken_for_dead_plans_anew(table: HudiTable) -> None:
     class StandsStill(Storage):
-        """While it stages the plan, another one rolls its instant back."""
+        """A writer whose instant another process rolls back while the writer stages its plan."""
 
         rolled_back = ""
 
@@ -137,7 +137,7 @@ def test_a_planner_that_was_taken_for_dead_plans_anew(table: HudiTable) -> None:
 
 def test_what_a_planner_staged_that_failed_goes_with_the_next_writer(table: HudiTable) -> None:
     class Fails(Storage):
-        """Takes no entry."""
+        """A storage that refuses every entry."""
 
         def put_if_absent(self, path: str, data: bytes) -> bool:
             if path.startswith(".hoodie/commit_log/"):
@@ -164,7 +164,7 @@ def test_what_a_planner_staged_that_failed_goes_with_the_next_writer(table: Hudi
 
 def test_a_rollback_that_was_taken_for_dead_takes_another_instant(table: HudiTable) -> None:
     class StandsStill(Storage):
-        """Before it puts its entry, another one rolls its instant back."""
+        """A writer whose instant another process rolls back before the writer puts its entry."""
 
         rolled_back = ""
 
@@ -325,7 +325,7 @@ def _assert_rolled_back(table: HudiTable, instant: str) -> None:
 
 
 def test_who_begins_in_the_moment_of_a_look_is_seen_to_live() -> None:
-    # Else an index would not be built beside it: it would pass for another Hudi writer's.
+    # Otherwise no index could be built beside it: it would look like another Hudi writer's write.
     operations = 0
     while True:
         simulation = table_with("a")
@@ -351,7 +351,7 @@ def test_who_begins_in_the_moment_of_a_look_is_seen_to_live() -> None:
 def test_the_time_of_a_dead_writer_whose_clock_was_ahead_is_not_taken_again(
     table: HudiTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Who takes a dead writer's time would be both committed and rolled back.
+    # A writer that took a dead writer's time would be both committed and rolled back.
     with monkeypatch.context() as patched:
         ahead = format_time(datetime.now(UTC) + timedelta(seconds=30))
         patched.setattr("airflow_provider.concurrency.log.instant_time.now", lambda _: ahead)

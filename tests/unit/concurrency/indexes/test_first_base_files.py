@@ -69,7 +69,7 @@ def test_who_drops_an_index_forgets_its_base_files_and_no_later_plans(storage: S
     kept = staged(storage, "record_index", SECOND)
     staged(storage)
     later = staged(storage, "files", SECOND, LATER_PLAN)
-    drop_base_files(storage, ["files"], PLAN)  # a plan of the very moment goes, too
+    drop_base_files(storage, ["files"], PLAN)  # a plan of the same moment is rolled back, too
     assert staged_base_files(storage, PLAN) == [kept]
     assert staged_base_files(storage, LATER_PLAN) == [later]
 
@@ -83,7 +83,7 @@ def test_they_can_be_counted_while_all_are_there_and_nobody_has_taken_their_name
 
 
 class ObjectStore(Storage):
-    """Moves no file in one step, so that a file of an archived instant may come late."""
+    """A storage that moves no file in one step, so that a file of an archived instant may come late."""
 
     moves_atomically = False  # type: ignore[assignment]
 

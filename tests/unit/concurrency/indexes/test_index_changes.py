@@ -70,7 +70,7 @@ def logged(storage: Storage, *indexes: IndexState) -> Commit:
 
 
 def said(storage: Storage) -> tuple[set[str], set[str], str | None]:
-    """The complete indexes, those in flight, and where their definitions are."""
+    """The properties' complete indexes, pending indexes, and the path of their definitions."""
     properties = parse_properties(storage.read(PROPERTIES_PATH).decode())
     config = TableConfig.from_properties(properties)
     return (

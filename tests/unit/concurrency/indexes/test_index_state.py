@@ -1,4 +1,4 @@
-"""Which indexes a table has, where another Hudi writer may have made or dropped some since the last entry."""
+"""The indexes of a table, if another Hudi writer may have made or dropped some since the last entry."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_another_has_made_is_known_by_its_file_groups_and_who_made_them_las
     assert found(storage) == (IndexState("files", "", 0, True, ""),)
     made(storage, "files", FIRST)
     assert found(storage) == (IndexState("files", "", 1, True, FIRST),)
-    made(storage, "files", SECOND)  # the other engine has dropped it meanwhile, and made it anew
+    made(storage, "files", SECOND)  # the other engine has dropped the index meanwhile, and made it anew
     assert found(storage) == (IndexState("files", "", 1, True, SECOND),)
 
 
@@ -121,7 +121,7 @@ def test_what_the_newest_entry_says_holds_for_the_properties_that_it_names(stora
         (IndexState("files", FIRST, 2, True), 2, [SECOND], False),
         (IndexState("files", "", 2, True, FIRST), 2, [SECOND], False),
         (IndexState("files", FIRST, 2, True), 2, [], True),  # its first log files are compacted
-        (IndexState("files", "", 2, True), 2, [SECOND], True),  # an earlier release did not say who
+        (IndexState("files", "", 2, True), 2, [SECOND], True),  # an earlier release did not record who
         (IndexState("files", "", 2, True), 3, [], False),
     ],
 )

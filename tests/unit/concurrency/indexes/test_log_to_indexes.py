@@ -1,4 +1,4 @@
-"""What is logged to the indexes: which files an instant has deleted, and how far its records are."""
+"""The records that a write logs to the indexes: the deleted files of an instant, and its staged records."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_statistics_are_of_the_columns_that_the_definition_names_or_of_all(tmp_p
 def test_records_that_come_after_their_archival_go_where_a_move_may_come_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves_atomically: bool
 ) -> None:
-    """On a disk what is moved now cannot have been moved before, and archived since."""
+    """On a disk a file that is moved now cannot have been moved before, and archived since."""
     table = create_trips(str(tmp_path / "trips"))
     schedule_index(table, ["files"])
     run_index(table)

@@ -1,4 +1,4 @@
-"""An actor that stands still for longer than an archival goes on: archived instants stay as they are."""
+"""An actor that was paused for longer than an archival continues: archived instants stay as they are."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.concurrency.simulation.test_interleavings import table_with
 
 
 def life_goes_on(simulation: Simulation) -> None:
-    """Others commit, clean, and archive all that they can."""
+    """Let other actors commit, clean, and archive as much as they can."""
     for key in "xyz":
         add_writer(simulation, f"later-{key}", key)
         simulation.go_on(simulation.actors[-1])
@@ -51,7 +51,7 @@ def rows(simulation: Simulation) -> dict[str, list[str]]:
 
 
 def check_that_nothing_is_lost(simulation: Simulation, before: dict[str, list[str]]) -> None:
-    """What the next processes do: roll dead writers back, write, clean, archive."""
+    """Let the next processes roll dead writers back, write, clean and archive, and check the rows."""
     simulation.expire_heartbeats()
     add_sweeper(simulation)
     simulation.go_on(simulation.actors[-1])
@@ -76,7 +76,7 @@ def test_who_claims_an_archived_clustering_does_not_get_it_rolled_back(is_killed
     life_goes_on(simulation)
     assert newest_archived(simulation.table().storage) > plan
     before = rows(simulation)
-    simulation.step(slow)  # it has claimed what is archived
+    simulation.step(slow)  # the paused executor has claimed a plan that is archived
     if is_killed:
         simulation.kill(slow)
     else:
@@ -88,7 +88,7 @@ STORAGES = pytest.mark.parametrize("moves_atomically", [True, False], ids=["disk
 
 
 def rebased_after_its_entry(moves_atomically: bool = True) -> tuple[Simulation, Actor]:
-    """An upsert that lost a file group, took it out, and has put its entry: nothing of it is published."""
+    """An upsert that lost a file group, replaced it, and has put its entry, of which nothing is published."""
     simulation = table_with("a", "b")
     simulation.moves_atomically = moves_atomically
     add_writer(simulation, "victim", "ab", policy=REBASE)
@@ -108,7 +108,7 @@ def rebased_after_its_entry(moves_atomically: bool = True) -> tuple[Simulation, 
 def test_who_publishes_what_is_archived_brings_nothing_back(
     at: int, is_killed: bool, moves_atomically: bool
 ) -> None:
-    """Killed or not right after its next operation, such as a put that comes too late."""
+    """The publisher continues, or is killed right after its next operation, such as a late put."""
     simulation, victim = rebased_after_its_entry(moves_atomically)
     simulation.go_on(victim, at)
     life_goes_on(simulation)
@@ -125,7 +125,7 @@ def test_who_publishes_what_is_archived_brings_nothing_back(
 
 
 def archived_and_on_the_timeline(simulation: Simulation) -> list[str]:
-    """Files on the timeline of instants that were archived. A reader that knows only Hudi sees them."""
+    """Files of archived instants on the active timeline. A reader that knows only Hudi sees them."""
     storage = simulation.table().storage
     upto = newest_archived(storage)
     return [name for name in storage.names(".hoodie/timeline") if name[:17].isdigit() and name[:17] <= upto]
@@ -151,7 +151,7 @@ def test_who_helps_to_publish_what_is_archived_brings_nothing_back(at: int, is_k
 
 
 def test_a_commit_that_is_archived_is_kept_by_nobody_who_stood_still() -> None:
-    """Before its put, while the log is trimmed past its place."""
+    """The savepoint's maker is paused before its put, while the log is trimmed past that place."""
     simulation = table_with("a", "b", "c")
     add_keeper(simulation, "keeper")
     keeper = simulation.actors[-1]
@@ -210,7 +210,7 @@ def test_a_reader_has_listed_what_was_archived_since_on_an_object_store(at: int)
 
 @pytest.mark.parametrize("at", range(20, 40))
 def test_a_writer_whose_rollback_is_archived_is_told_that_it_was_rolled_back(at: int) -> None:
-    """Not that a file is missing."""
+    """The error is not that a file is missing."""
     simulation = table_with("a", "b")
     add_writer(simulation, "slow", "abn")
     slow = simulation.actors[-1]

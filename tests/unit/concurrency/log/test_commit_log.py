@@ -38,7 +38,8 @@ def test_what_a_sleeper_left_in_the_trimmed_part_is_not_taken_for_the_head(tmp_p
     for sequence in range(4, 6):
         assert log.append(sequence, entry(sequence))
     log.trim(4)
-    # Put by a process that had been paused, and was killed before it found out; see CommitLog.append.
+    # A process that had been paused has put it, and was killed before it found that out; see
+    # CommitLog.append.
     for place in (3, 4):
         Storage(str(tmp_path / "t")).put_if_absent(
             f"{COMMIT_LOG_FOLDER}/{place:020d}.json", entry(place, "the sleeper").to_json()
@@ -114,7 +115,7 @@ def test_an_entry_is_read_no_earlier_than_the_first(tmp_path: Path) -> None:
 
 
 class Late(Storage):
-    """The process that puts a log entry pauses before its put, while others go on and trim the log."""
+    """A storage whose process pauses before it puts a log entry, while others go on and trim the log."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         if path.endswith(f"{3:020d}.json"):
@@ -138,11 +139,11 @@ def test_who_finds_its_entry_archived_has_committed(tmp_path: Path) -> None:
     log, instant = CommitLog(table.storage), commit(table)
     mine = log.newest()
     assert isinstance(mine, Commit)
-    forget(table, instant)  # all this while its writer stands still
+    forget(table, instant)  # all this happens while the writer is paused
     assert log.append(1, mine)
-    with pytest.raises(InstantRolledBackError):  # another one's entry has completed the same clean, say
+    with pytest.raises(InstantRolledBackError):  # another cleaner's entry completed it
         log.append(2, replace(mine, sequence=2, completion_time=instant))
-    # What is archived under a savepoint's requested time is its commit.
+    # The archived instant with a savepoint's requested time is the savepoint's commit.
     savepoint = Savepoint(instant=instant, priority=100, completion_time=mine.completion_time, sequence=2)
     with pytest.raises(InstantRolledBackError):
         log.append(2, savepoint)
@@ -158,7 +159,7 @@ def test_of_a_table_that_was_made_anew_nothing_older_is_known(tmp_path: Path) ->
 
 
 class Unanswered(Storage):
-    """The answer to each put is lost, and perhaps the put."""
+    """A storage that loses the answer to each put, and maybe the put."""
 
     arrives = True
 

@@ -1,4 +1,4 @@
-"""How an instant has ended: by the commit log, and by the archived timeline once the log is trimmed."""
+"""The fate of an instant: by the commit log, and by the archived timeline once the log is trimmed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fate(table: HudiTable, instant: str) -> Fate | None:
 
 
 def forget(table: HudiTable, *instants: str) -> None:
-    """Commit and archive until the log knows nothing of instants any more."""
+    """Commit and archive until the log no longer has entries of the instants."""
     settings: dict[str, Any] = {"keep_min": 1, "keep_max": 2, "dead_writer_seconds": 0}
     for key in range(100):
         commit(table, key)

@@ -1,4 +1,4 @@
-"""When an instant is requested, and when it completes: an even millisecond, and an odd one."""
+"""Requested times are even milliseconds, and completion times odd ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ME = HeartbeatInfo(owner="me")
 
 
 def ms(time: str, later: int) -> str:
-    """A time, so many milliseconds later."""
+    """A time, this many milliseconds later."""
     return str(int(time) + later)
 
 
@@ -90,7 +90,7 @@ def test_a_commit_completes_by_the_clock_at_an_odd_millisecond(storage: Storage)
 def test_what_was_requested_before_a_moment() -> None:
     assert list(islice(requested_times_before(ms(FAR_AHEAD, 3), ""), 2)) == [ms(FAR_AHEAD, 2), FAR_AHEAD]
     assert next(requested_times_before(ms(FAR_AHEAD, 2), "")) == FAR_AHEAD
-    # Completion times are odd, and taken only where nothing else is left.
+    # Completion times are odd; a requested time takes one only if no even millisecond is free.
     found = list(requested_times_before(ms(FAR_AHEAD, 5), FAR_AHEAD))
     assert found == [ms(FAR_AHEAD, each) for each in (4, 2, 3, 1)]
     assert list(requested_times_before(ms(FAR_AHEAD, 2), FAR_AHEAD)) == [ms(FAR_AHEAD, 1)]

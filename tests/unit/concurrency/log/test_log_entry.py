@@ -1,4 +1,4 @@
-"""The kinds of entries, and the files that earlier versions have written, when there was one kind of all."""
+"""The kinds of entries, and the files of earlier versions, which had only one kind of entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The storage's clock tells how old a file is, and this machine's clock is not asked."""
+"""Only the storage's clock tells how old a file is, not this machine's clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 @pytest.fixture
 def clock_is_ahead(monkeypatch: pytest.MonkeyPatch) -> Wrong:
-    """From now on this machine's clock is wrong by so many seconds."""
+    """Make this machine's clock wrong by this many seconds."""
     right = time.time
 
     def wrong(seconds: float) -> None:
@@ -107,7 +107,7 @@ def test_a_consumer_expires_by_the_storages_clock(
 def test_nobody_is_dead_on_the_word_of_an_older_look_at_the_clock(
     table: HudiTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This process's time jumps, as it does where a virtual machine was moved."""
+    """The time of this process jumps, as when a virtual machine is moved."""
     right = time.monotonic
     other = HudiTable.open(table.location)
     with begin_write(table, operation="UPSERT") as writer:

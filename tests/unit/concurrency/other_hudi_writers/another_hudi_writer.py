@@ -1,4 +1,4 @@
-"""Trips, and a Hudi writer of another kind, such as the JVM's: instants written by hand, and no log entry."""
+"""A table of trips, and another Hudi writer, such as the JVM's: hand-written instants without log entries."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def rows(fares: dict[int, float], city: str = "sf") -> pa.Table:
 
 
 class Jvm:
-    """Writes instants and data files as the JVM does, and no log entry.
+    """Writes instants and data files as the JVM does, without a log entry.
 
-    :param requested: requested time; now when None.
+    :param requested: the requested time; now when None.
     """
 
     def __init__(self, table: HudiTable, *, requested: str | None = None) -> None:
         self.table = table
-        # It has the millisecond to itself, also where a fast machine has taken later ones.
+        # No other instant has this millisecond, even if a fast machine has taken later ones.
         known = (each.completion_time or each.requested_time for each in table.timeline().instants)
         self.instant = requested or max(now(), after(max(known, default="20200101000000000")))
         time.sleep(0.002)
@@ -77,10 +77,10 @@ class Jvm:
         self._complete(Action.REPLACE_COMMIT, CommitMetadata("CLUSTER", (stat,), replaced, {}))
 
     def begin(self, *, beats: bool = False, into: BaseFile | None = None, tells: bool = True) -> None:
-        """As a writer of one engine does, or with ``beats`` as one that shares the table.
+        """Begin a write as the only engine does, or with ``beats`` as an engine that shares the table.
 
-        :param into: a file that it is about to rewrite.
-        :param tells: whether it knows already where its keys are, and says so.
+        :param into: the file that it is about to rewrite.
+        :param tells: whether it has located its keys already, and names the file in its inflight instant.
         """
         if beats:
             self.table.storage.put(f".hoodie/.heartbeat/{self.instant}", b"")
@@ -89,7 +89,7 @@ class Jvm:
             self.tell(into)
 
     def tell(self, into: BaseFile | None) -> None:
-        """Say what it is about to rewrite."""
+        """Name the file that it is about to rewrite, in its inflight instant."""
         planned = b""
         if into is not None:
             stat = WriteStat(into.file_id, into.partition_path, "", prev_commit=into.instant)
@@ -97,7 +97,7 @@ class Jvm:
         self._put(Action.COMMIT, State.INFLIGHT, planned)
 
     def end(self) -> None:
-        """Its heartbeat stops, with or without a commit."""
+        """Stop the heartbeat, with or without a commit."""
         self.table.storage.delete(f".hoodie/.heartbeat/{self.instant}")
 
     def plan_clustering(self, inputs: list[BaseFile]) -> None:
@@ -200,7 +200,7 @@ class Jvm:
 
 
 def fares(table: HudiTable) -> dict[int, float]:
-    """What both readers find, which must be the same."""
+    """The rows that both readers find; they must be equal."""
     ours = snapshot(table).to_table().sort_by("id").to_pydict()
     theirs = HudiTableBuilder.from_base_uri(table.location).build().read()
     found = pa.Table.from_batches(theirs).select(["id", "fare"]).sort_by("id").to_pydict()
@@ -214,7 +214,7 @@ def only_file(table: HudiTable) -> BaseFile:
 
 
 class SharedLock(InProcessLockProvider):
-    """The lock that a JVM and this writer share: the JVM commits while it has it, before this writer."""
+    """The lock that a JVM and this writer share: the JVM commits under the lock, before this writer."""
 
     excludes_hudi = True
 
@@ -232,10 +232,10 @@ class SharedLock(InProcessLockProvider):
 def ingest(
     table: HudiTable, fares: dict[int, float], jvm: Callable[[], object], **settings: Any
 ) -> dict[str, Any]:
-    """Write trips; the JVM comes right before this writer gets the lock."""
+    """Write trips; the JVM commits right before this writer acquires the lock."""
     return ingest_arrow(table, rows(fares), lock=SharedLock(table, jvm), **settings)
 
 
 def pending_heartbeats(table: HudiTable) -> list[str]:
-    """The instants whose heartbeat file is there."""
+    """The instants with a heartbeat file."""
     return table.storage.names(".hoodie/.heartbeat")

@@ -1,8 +1,8 @@
-"""Writers of this package beside another engine, such as JVM Hudi, which knows no commit log.
+"""Writers of this package beside another engine, such as JVM Hudi, which does not know the commit log.
 
-Both share a lock, and nobody of this package keeps it: whoever stands still has lost it, and the other engine
-comes. That one does what it does under the lock in one step: it is not known to look twice. ``INTERLEAVINGS``
-says how many runs are tried, a twentieth of them.
+Both share a lock, and no writer of this package keeps it: a paused writer has lost it, and the other engine
+acquires it. The other engine does its work under the lock in one step, because it does not check twice. The
+number of runs is a twentieth of ``INTERLEAVINGS``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SharedLock(NoLock):
 
 @dataclass
 class Begun:
-    """A write of the other engine: what it is based on."""
+    """A write of the other engine, with its base."""
 
     name: str
     instant: str
@@ -60,7 +60,7 @@ class Begun:
 
 
 class AnotherEngine:
-    """Does what JVM Hudi does under optimistic concurrency control, and puts no entry."""
+    """Works like JVM Hudi under optimistic concurrency control, and puts no entry."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
@@ -78,10 +78,10 @@ class AnotherEngine:
         return self._simulation.table().storage
 
     def sees_what_is_undone(self) -> bool:
-        """Whether a writer of ours stands still between its last put and the look after it.
+        """Whether a writer of this package is paused between its last put and the check after it.
 
-        Until then it shows what was rolled back, or is beside a commit to the same file groups: "Which pauses
-        it survives" in docs/commit-protocol.md.
+        Until the check readers see a commit that was rolled back, or that conflicts with another commit:
+        "Which pauses it survives" in docs/commit-protocol.md.
         """
         completed = Timeline.load(self._storage).completed()
         seen_by = {each.instant: each.seen for each in self._simulation.entries() if isinstance(each, Commit)}
@@ -106,7 +106,7 @@ class AnotherEngine:
         self.begun.append(Begun(name, instant, base, touched, keys))
 
     def commit(self, write: Begun) -> None:
-        """Write its files; under the lock: look for conflicts, and complete."""
+        """Write the files; then, under the lock, check for conflicts, and complete."""
         self.begun.remove(write)
         timeline = Timeline.load(self._storage)
         groups = {each.file_group for each in write.files}
@@ -143,7 +143,7 @@ class AnotherEngine:
         self.planned[instant] = inputs
 
     def cluster(self, instant: str) -> None:
-        """Complete a clustering, without a look at what came since its plan."""
+        """Complete a clustering, without a look at commits since its plan."""
         inputs = self.planned.pop(instant)
         rows = {key: row for each in inputs for key, row in read_rows(self._storage, each.path).items()}
         stat = write_rows(self._storage, f"clustered{instant}-0", instant, rows)
@@ -152,17 +152,17 @@ class AnotherEngine:
         self._complete(instant, Action.REPLACE_COMMIT, CommitMetadata("CLUSTER", (stat,), replaced))
 
     def archive(self) -> None:
-        """Take all but the two newest commits off, up to what is pending."""
+        """Archive all commits but the two newest, up to the first pending instant."""
         timeline = Timeline.load(self._storage)
         stays = min(
             [each.requested_time for each in timeline.commits()[-2:]]
             + [each.requested_time for each in timeline.pending()],
             default="",
         )
-        # Its archival waits until nothing is left of what was replaced.
+        # Its archival waits until no replaced file is left.
         if any(each.action is Action.REPLACE_COMMIT for each in timeline.completed()):
             return
-        # A write under way has to see what completed since it began.
+        # A pending write has to see the commits since it began.
         leaving = [each for each in timeline.completed() if (each.completion_time or "") < stays]
         found = (archived_content(self._storage, each) for each in leaving)
         append_history(self._storage, [each for each in found if each is not None])
@@ -260,7 +260,7 @@ class BesideAnotherEngine(RuleBasedStateMachine):
         self.other = AnotherEngine(self.simulation)
         self._count = self._ours = 0
 
-    # How many are still running depends on the clock, and what is drawn must not.
+    # The number of running actors depends on the clock, and the draws must not.
     @precondition(lambda self: self._ours < 5)
     @rule(
         keys=st.sets(st.sampled_from([*KEYS, "new"]), min_size=1),
@@ -322,7 +322,7 @@ class BesideAnotherEngine(RuleBasedStateMachine):
         for instant in list(self.other.planned):
             self.other.cluster(instant)
         self.simulation.expire_heartbeats()
-        for name in ("next", "last"):  # who comes next finishes, or rolls back, what was left
+        for name in ("next", "last"):  # the next process finishes, or rolls back, what was left
             add_writer(self.simulation, name, KEYS, policy=REBASE, lock=SharedLock())
             self.simulation.run([])
         failures = [actor.failure for actor in self.simulation.actors if actor.failure is not None]
@@ -361,7 +361,7 @@ def test_nothing_acknowledged_by_either_engine_is_lost() -> None:
 
 
 def test_what_is_merged_again_after_the_lock_was_lost_is_logged_anew() -> None:
-    """A write has logged its files under the lock; another one comes, and takes its place in the log."""
+    """A write has staged its records under the lock; another write takes its place in the log."""
     simulation = Simulation()
     add_writer(simulation, "first", KEYS, lock=SharedLock())
     simulation.run([])

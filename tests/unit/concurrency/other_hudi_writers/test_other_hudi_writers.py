@@ -1,7 +1,7 @@
-"""Commits of a Hudi writer that knows no commit log, such as the JVM's, made under the shared lock.
+"""Commits of a Hudi writer without the commit log, such as the JVM's, under the shared lock.
 
-Hand-written instants stand for the JVM. They come when a JVM's would: while it holds the table lock,
-right before the writer under test gets it.
+Hand-written instants stand for the JVM's. They appear when a JVM's would: while it holds the table lock,
+right before the writer under test acquires the lock.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class TestPlannedClustering:
 
 
 class TestPlanOfOurs:
-    """Another writer carries a plan of ours out with the slices of the plan, whatever was written since."""
+    """Another engine executes a plan of this package with the plan's slices, and ignores later writes."""
 
     def plan(self, table: HudiTable) -> str:
         ingest_arrow(table, rows({3: 3.0}), "bulk_insert")

@@ -1,4 +1,4 @@
-"""A write of another Hudi writer that is under way: who plans and who commits meanwhile waits for it."""
+"""A pending write of another Hudi writer: planners and committers of this package wait for it."""
 
 from __future__ import annotations
 
@@ -126,11 +126,11 @@ class TestUnfinishedWrite:
 
 
 class TestAWriteUnderWay:
-    """A write of another engine that beats, at the file group that is written to."""
+    """A write of another engine with a heartbeat, on the file group that this package writes to."""
 
     @pytest.fixture
     def waited_for(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """Instants that were waited for; each ends while it is, as :attr:`ends` does it."""
+        """The instants that this package waits for; each ends during the wait, as :attr:`ends` says."""
         found: list[str] = []
 
         def wait(_: HudiTable, instant: str, timeout: float) -> bool:
@@ -153,7 +153,7 @@ class TestAWriteUnderWay:
             if commits:
                 jvm.upsert({2: 5.0}, into=file)
             jvm.end()
-            later.begin(beats=True, into=file)  # who always comes back takes turns with this one
+            later.begin(beats=True, into=file)  # a writer that always comes back takes turns with this one
 
         self.ends = ends  # type: ignore[method-assign]
         ingest(table, {1: 10.0}, lambda: None, on_conflict="rebase")
@@ -172,9 +172,9 @@ class TestAWriteUnderWay:
     def test_one_that_was_requested_earlier_and_is_seen_later_does_not_build_on_this_write(
         self, table: HudiTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A JVM keeps the lock for a while from its requested time on, and looks at the table after that.
+        """A JVM holds the lock for a while from its requested time on, and reads the table after that.
 
-        What it makes of a slice that was requested later, readers take for the older one.
+        If it builds on a slice that was requested later, readers consider the JVM's slice the older one.
         """
         jvm = Jvm(table)
 

@@ -1,7 +1,7 @@
-"""What another Hudi writer undoes, archives or overtakes: its timeline is the truth, and the log follows.
+"""Another Hudi writer undoes, archives or overtakes commits: Hudi's timeline decides, and the log follows.
 
-Hand-written instants stand for the JVM's, as in ``test_other_hudi_writers``; they come while the writer under
-test stands still at a named step.
+Hand-written instants stand for the JVM's, as in ``test_other_hudi_writers``. They appear while the writer
+under test is paused at a named step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.unit.concurrency.other_hudi_writers.another_hudi_writer import (
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing of the package catches it."""
+    """Stands for SIGKILL: no code of the package catches it."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], object]], None]:
-    """Have something happen once, right before the writer under test puts its entry, or publishes it."""
+    """Call a function once, right before the writer under test puts its entry, or publishes it."""
 
     def at(step: str, happens: Callable[[], object]) -> None:
         target: Any = CommitLog if step == "append" else door
@@ -81,7 +81,7 @@ def newest(table: HudiTable) -> str:
 
 
 def goes_on(table: HudiTable, expected: dict[int, float]) -> None:
-    """Both readers see what is expected, and every kind of work goes on."""
+    """Check that both readers see the expected rows, and that every kind of work continues."""
     assert fares(table) == expected
     upsert(table, {2: 20.0})
     Jvm(table).upsert({1: 11.0}, into=only_file(table)) if len(expected) == 2 else None

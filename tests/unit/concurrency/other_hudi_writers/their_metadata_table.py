@@ -1,4 +1,4 @@
-"""The metadata table as another engine keeps it, such as JVM Hudi: without a look at the commit log."""
+"""The metadata table as another engine, such as JVM Hudi, maintains it: without the commit log."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FILES = MetadataPartition.FILES
 
 
 class TheirMetadataTable:
-    """What ``HoodieBackedTableMetadataWriter`` does, where a table has the partition ``files``.
+    """Does the work of ``HoodieBackedTableMetadataWriter`` on a table with the partition ``files``.
 
-    All of it is done under the lock. Nobody who is alive has something pending there: it is rolled back
-    first, whoever began it.
+    The writer does everything under the lock. It assumes that no live writer has a pending instant there, and
+    first rolls any pending instant back.
 
-    :param storage: of the table.
-    :param time: a moment that nobody else has.
+    :param storage: the table's storage.
+    :param time: returns a moment that no other instant has.
     """
 
     def __init__(self, storage: Storage, time: Callable[[], str]) -> None:
@@ -42,7 +42,7 @@ class TheirMetadataTable:
         self._log(instant, FileChanges(added=tuple(added)))
 
     def roll_back(self, dead: str, instant: str, removed: Iterable[str]) -> None:
-        """Take back what a dead write has logged, completed or not; its files are deleted."""
+        """Undo the records of a dead write, completed or not; its files are deleted."""
         for each in self._timeline().instants:
             if each.requested_time == dead:
                 self._take_back(each)

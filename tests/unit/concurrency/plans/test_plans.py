@@ -1,4 +1,4 @@
-"""Plans of table services: which are pending, what they hold, and which failures stop a clustering."""
+"""Plans of table services: the pending ones, their file groups, and the failures that stop a clustering."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class TestOutdated:
     def test_and_by_a_commit_of_another_hudi_writer_that_no_entry_names(self, tmp_path: Path) -> None:
         trips = create_trips(str(tmp_path / "trips"))
         at, plan = Moment.now(trips.storage), ServicePlan(frozenset({B}), b"")
-        assert len(at.timeline.commits()) == 1  # the plan is made on that
+        assert len(at.timeline.commits()) == 1  # the plan is based on that moment
         Jvm(trips).upsert({3: 3.0})
         now = Moment.now(trips.storage)
         assert now.sequence == at.sequence

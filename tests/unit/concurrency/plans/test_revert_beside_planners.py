@@ -38,9 +38,9 @@ LOOKERS: dict[str, Callable[[Simulation, str], None]] = {
 
 
 def about_to_be_reverted(*others: Callable[[Simulation], None]) -> tuple[Simulation, Actor]:
-    """A clustering has completed, on the file groups of an upsert that is about to commit.
+    """Complete a clustering on the file groups of an upsert that is about to commit.
 
-    :param others: what happens before the upsert begins.
+    :param others: called before the upsert begins.
     """
     simulation = table_with("a", "b", "c")
     add_clusterer(simulation, "clusterer")

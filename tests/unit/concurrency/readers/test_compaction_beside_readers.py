@@ -13,7 +13,7 @@ from tests.unit.replication.pair import KINDS
 
 @pytest.mark.parametrize("kind", ["merge-on-read", "non-blocking"])
 def test_it_sees_the_slice_from_before_the_compaction(tmp_path: Path, kind: str) -> None:
-    """Of a bucket that was log files alone, no base file tells that the compaction rests on them."""
+    """If a bucket had only log files, no base file shows that the compaction depends on them."""
     lake = Lake(tmp_path, **KINDS[kind])
     lake.write("trips", {1: 10})
     first = lake.metastore.valid_txn_list()

@@ -1,4 +1,4 @@
-"""What readers say of themselves: a lease in a folder of their own, and consumers with a checkpoint."""
+"""The files of readers: leases in a folder of their own, and consumers with a checkpoint."""
 
 from __future__ import annotations
 

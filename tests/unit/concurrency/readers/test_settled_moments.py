@@ -1,4 +1,4 @@
-"""The snapshot as of a moment, while writers stand still: once read, it stays the same."""
+"""A snapshot as of a moment, while writers are paused: once read, it stays the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENTRY = "put_if_absent .hoodie/commit_log/0"
 
 
 class Clock:
-    """Goes on by a millisecond whenever a writer looks at it."""
+    """A clock that advances by a millisecond whenever a writer reads it."""
 
     def __init__(self) -> None:
         self.time = now()
@@ -45,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def told(simulation: Simulation, moment: str) -> dict[str, list[str]] | None:
-    """The rows as of a moment; None if the reader raises because they are not settled."""
+    """The rows as of a moment; None if the reader raises because the moment is not settled."""
     table = simulation.table()
     try:
         files = table.select_files(as_of=moment).base_files
@@ -65,7 +65,7 @@ def standing_before_its_entry(simulation: Simulation, keys: str = "a") -> Actor:
 
 
 def later_than_its_completion(clock: Clock) -> str:
-    """A moment after that completion time, and before any that is decided on from now on."""
+    """A moment after that completion time, and before any later completion time."""
     clock.time = after(after(after(clock.time)))
     return clock.time
 
@@ -112,7 +112,7 @@ def test_a_moment_after_a_dead_writers_request_is_told_when_it_was_rolled_back(c
     assert again.retryable
     assert again.details == {"instant": moment, "pending": pending.requested_time}
     simulation.expire_heartbeats()
-    assert told(simulation, moment) is None  # one that is taken for dead may still put its entry
+    assert told(simulation, moment) is None  # a writer that counts as dead may still put its entry
     rollback_dead_writers(simulation.table())
     assert isinstance(simulation.entries()[-1], Rollback)
     assert told(simulation, moment) == {"a": ["first-a"], "b": ["first-b"]}
@@ -133,7 +133,7 @@ def test_a_moment_is_told_once_anything_has_completed_after_it(clock: Clock) -> 
     slow = standing_before_its_entry(simulation)
     moment = later_than_its_completion(clock)
     add_writer(simulation, "quick", "b")
-    simulation.go_on(simulation.actors[-1])  # so the slow one has lost its place, and its completion time
+    simulation.go_on(simulation.actors[-1])  # so the slow writer has lost its place, and its completion time
     expected = {"a": ["first-a"], "b": ["first-b"]}
     assert told(simulation, moment) == expected
     simulation.go_on(slow)
@@ -185,7 +185,7 @@ def test_what_a_reader_was_told_once_stays_true(clock: Clock, turns: tuple[int, 
             passed = before(clock.time)
             if (
                 passed[-1] in "02468"
-            ):  # may be a requested time, and name a writer that has only its heartbeat
+            ):  # the moment may be a requested time, and name a writer that has only its heartbeat
                 passed = before(passed)
             found = told(simulation, passed)
             if found is not None:

@@ -1,6 +1,6 @@
 """The actors of a simulated run: writers, table services and readers, on the engine's own API.
 
-Clustering is the real one, but for what its data files look like; so is cleaning.
+Clustering and cleaning are the real ones, except for the content of data files.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def add_writer(
 ) -> None:
     """A writer that upserts keys: it adds its name to the history of each.
 
-    With ``aborted_txn`` it does so in a transaction, which is aborted when the write has completed. With
-    ``fills`` new keys go into the only file group, where there is one.
+    With ``aborted_txn`` the writer is in a transaction, which aborts when the write has completed. With
+    ``fills`` new keys go into the only file group, if there is one.
     """
     wanted = frozenset(keys)
 
@@ -149,7 +149,7 @@ def _acknowledge(simulation: Simulation, actor: Actor, instant: str) -> None:
 
 @dataclass
 class _Upsert:
-    """Upserts, with a part that is merged again after a lost conflict."""
+    """An upsert that merges the lost part again after a lost conflict."""
 
     storage: Storage
     writer: Writer
@@ -174,7 +174,7 @@ class _Upsert:
             and len(files) == 1
             and not log_paths(view, files[0].file_id)
         ):
-            # As ingestion does, which looks for no key there. A rebase looks, and opens a file group.
+            # Like ingestion, this looks for no key there. A rebase looks, and opens a file group.
             rows = found.get(files[0]) or read_rows(self.storage, files[0].path)
             found[files[0]] = {**rows, **found.pop(None)}
             filled = {files[0]}
@@ -215,14 +215,14 @@ class _Upsert:
         return append_rows(self.storage, base.file_id, self.writer.instant, upserted, write_token=token)
 
     def _check_is_last(self, view: FileSystemView, base: BaseFile) -> None:
-        # As ingestion does, which begins again: readers merge in the order of requested times.
+        # Like ingestion, this begins again: readers merge in the order of requested times.
         names = (path.rpartition("/")[2] for path in (base.path, *log_paths(view, base.file_id)))
         instants = (parsed.instant for name in names if (parsed := parse_data_file_name(name)))
         if max(instants) > self.writer.instant:
             raise WriteConflictError("a file of the slice was requested later")
 
     def merge_again(self, rebase: Rebase) -> Rebased:
-        # A file group that is merged again takes the rows with it that were kept there before.
+        # The rows that were kept in a file group move with it when it is merged again.
         keys: set[str] = set()
         for group in rebase.lost:
             keys |= self.written.pop(group, set())
@@ -245,7 +245,7 @@ def add_appender(
 ) -> None:
     """A writer of a non-blocking table: it appends its name to each key's history, which it does not read.
 
-    It loses against nobody but a restore.
+    It loses only against a restore.
     """
     wanted = frozenset(keys)
 
@@ -299,7 +299,7 @@ def _appended(table: HudiTable, writer: Writer, name: str, keys: Iterable[str]) 
 
 
 def add_clusterer(simulation: Simulation, name: str) -> None:
-    """Plans to pack file groups, two at a time, and carries its plan out."""
+    """Plans to pack file groups, two at a time, and executes the plan."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         instant = schedule_clustering(table, PACK_IN_PAIRS, lock=NoLock())
@@ -310,7 +310,7 @@ def add_clusterer(simulation: Simulation, name: str) -> None:
 
 
 def add_executor(simulation: Simulation, name: str) -> None:
-    """Carries out any clustering plan that it finds, as a second scheduler would."""
+    """Executes any clustering plan that it finds, as a second scheduler would."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         for instant in pending_clusterings(table):
@@ -332,7 +332,7 @@ def _cluster(table: HudiTable, name: str, instant: str) -> None:
 
 
 def add_table_compactor(simulation: Simulation, name: str) -> None:
-    """Plans the compaction of all file groups with log files, and carries its plan out."""
+    """Plans the compaction of all file groups with log files, and executes the plan."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         instant = schedule_table_compaction(table, EVERY_COMMIT, lock=NoLock())
@@ -343,7 +343,7 @@ def add_table_compactor(simulation: Simulation, name: str) -> None:
 
 
 def add_table_compaction_executor(simulation: Simulation, name: str) -> None:
-    """Carries out any compaction plan that it finds, as a second scheduler would."""
+    """Executes any compaction plan that it finds, as a second scheduler would."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         for instant in pending_table_compactions(table):
@@ -353,7 +353,7 @@ def add_table_compaction_executor(simulation: Simulation, name: str) -> None:
 
 
 def add_log_compactor(simulation: Simulation, name: str) -> None:
-    """Plans to make one log block of two or more, and carries its plan out, or one that it finds."""
+    """Plans to merge two or more log blocks into one, and executes its plan, or another that it finds."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         planned = schedule_log_compaction(table, LogCompactionSettings(blocks=2), lock=NoLock())
@@ -384,7 +384,7 @@ def _compacted(storage: Storage, task: CompactionTask) -> WriteStat:
 
 
 def add_compactor(simulation: Simulation, name: str) -> None:
-    """Compacts the metadata table after every commit, and finishes what it finds."""
+    """Compacts the metadata table after every commit, and finishes pending compactions."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         compact(table, CompactionSettings(max_delta_commits=1), lock=NoLock())
@@ -399,7 +399,7 @@ EVERYTHING = Retention("KEEP_LATEST_FILE_VERSIONS", 1, reverted_after=0.0)
 def add_archiver(
     simulation: Simulation, name: str, *, dead_writer_seconds: float = DEAD_WRITER_SECONDS
 ) -> None:
-    """Archives all that it can but for one commit."""
+    """Archives as many commits as it can, except one."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         archive(table, keep_min=1, keep_max=2, dead_writer_seconds=dead_writer_seconds, lock=NoLock())
@@ -417,7 +417,7 @@ def add_cleaner(simulation: Simulation, name: str) -> None:
 
 
 def add_restorer(simulation: Simulation, name: str, undone: int = 2) -> None:
-    """Takes the table back, by so many commits if there are."""
+    """Restores the table to an earlier commit, this many commits back if there are so many."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         to = table.timeline().commits()[-1 - undone :][0].requested_time
@@ -431,7 +431,7 @@ def add_restorer(simulation: Simulation, name: str, undone: int = 2) -> None:
 
 
 def add_keeper(simulation: Simulation, name: str) -> None:
-    """Keeps the newest commit but one by a savepoint; where there is a savepoint, lets it go."""
+    """Keeps the last commit but one by a savepoint; if there is a savepoint, deletes it."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         with _may_be_refused():

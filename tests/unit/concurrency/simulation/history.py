@@ -1,4 +1,4 @@
-"""What a table held after each entry of its commit log."""
+"""The content of a table after each entry of its commit log."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Snapshot = dict[str, list[str]]
 class History:
     """The snapshots that readers may see, in the order in which they may see them.
 
-    :param simulation: whose writers' keys are known.
+    :param simulation: the run, which knows the keys of each writer.
     :param entries: the whole log.
-    :ivar snapshots: from the empty table on; a restore goes back through those that were before.
-    :ivar after: by instant: the position of the snapshot that it left.
+    :ivar snapshots: the snapshots from the empty table on; a restore goes back through earlier ones.
+    :ivar after: by instant, the position of the snapshot after it.
     """
 
     def __init__(self, simulation: Simulation, entries: Iterable[LogEntry]) -> None:

@@ -1,4 +1,4 @@
-"""What must hold after any run (C1-C5 and C7 of ARCHITECTURE.md)."""
+"""The invariants that hold after any run (C1-C5 and C7 of ARCHITECTURE.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.concurrency.simulation.scheduler import NoLock, Simulation
 
 
 def recover(simulation: Simulation) -> list[LogEntry]:
-    """What the next writer does: finish the newest entry, roll dead writers back, undo what was aborted."""
+    """Do the next writer's work: finish the newest entry, roll dead writers back, undo aborted writes."""
     simulation.expire_heartbeats()
     table = simulation.table()
     log = CommitLog(table.storage)
@@ -61,14 +61,14 @@ def check(simulation: Simulation) -> None:
     assert completion == sorted(set(completion))
     assert all(entry.instant < entry.completion_time for entry in entries)
 
-    # C2: what was reported is there; the timeline says exactly what the log says.
+    # C2: every reported commit exists; the timeline agrees exactly with the log.
     assert simulation.acknowledged <= committed | restored
     assert not dead & committed
     found = (each for each in (*archived_instants(storage), *timeline.completed()))
     assert {(i.requested_time, i.completion_time) for i in found if i.action is not Action.SAVEPOINT} == {
         (entry.instant, entry.completion_time)
         for entry in ended
-        if entry.instant not in undone and entry.action is not Action.INDEXING  # of which nothing stays there
+        if entry.instant not in undone and entry.action is not Action.INDEXING  # none stays there
     }
     left_pending = {entry.instant for entry in entries if entry.leaves_pending}
     open_plans = left_pending - {entry.instant for entry in ended} - dead - _dropped(entries)
@@ -83,8 +83,8 @@ def check(simulation: Simulation) -> None:
     final = read_snapshot(storage, FileSystemView(storage, timeline))
     assert final == history.snapshots[-1]
 
-    # C3: snapshots are whole commits only, and move only forward through the history; what had been
-    # acknowledged when a reader began is in them.
+    # C3: snapshots have only whole commits, and move only forward through the history. They have every commit
+    # that was acknowledged before the reader began.
     for reads in simulation.observed.values():
         position = 0
         for read in reads:

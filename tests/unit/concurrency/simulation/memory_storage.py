@@ -47,7 +47,7 @@ class MemoryStorage(Storage):
         return True
 
     def created(self, path: str, data: bytes) -> None:
-        """Told of each file that was put where there was none."""
+        """Called for each file that was put if absent."""
 
     def move_if_absent(self, source: str, target: str) -> bool:
         moved = self.link_if_absent(source, target)
@@ -124,7 +124,7 @@ class MemoryStorage(Storage):
 
 
 class FolderStorage(MemoryStorage):
-    """A folder of a storage; each operation is one of that storage."""
+    """A folder of a storage; each operation is an operation of that storage."""
 
     def __init__(self, outer: MemoryStorage, folder: str) -> None:
         self.root = outer.url(folder)

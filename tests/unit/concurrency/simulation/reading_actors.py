@@ -18,14 +18,14 @@ from tests.unit.concurrency.simulation.rows import PARTITION, read_snapshot
 from tests.unit.concurrency.simulation.scheduler import Actor, Read, Simulation
 
 OUTSIDE_OF_TRANSACTIONS = ValidWriteIdList(None, 0)
-"""Shows what was written without a write id."""
+"""Shows only rows that were written without a write id."""
 
 
 def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> None:
-    """Takes snapshots one after the other, through the index ``files`` where the table has it.
+    """Takes snapshots one after the other, through the index ``files`` if the table has it.
 
-    A query is run again when files were deleted meanwhile: nothing keeps the cleaner here from what a reader
-    is about to list, because it has no lease. Otherwise no file may be missing.
+    The reader has no lease, so a cleaner may delete files that it is about to read; then it runs the query
+    again. In all other cases no file may be missing.
     """
 
     def work(table: HudiTable, actor: Actor) -> None:
@@ -53,7 +53,7 @@ def add_reader(simulation: Simulation, name: str = "reader", times: int = 3) -> 
 
 
 def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None:
-    """Takes snapshots under a lease: no file of them may be missing, and no query is run again."""
+    """Takes snapshots under a lease: none of their files may be missing, and no query runs again."""
 
     def work(table: HudiTable, actor: Actor) -> None:
         for _ in range(times):
@@ -71,8 +71,8 @@ def add_leased_reader(simulation: Simulation, name: str, times: int = 2) -> None
                 try:
                     snapshot = read_snapshot(table.storage, view)
                 except FileNotFoundError:
-                    # Only what was never to be seen goes at once, when its transaction is aborted, and
-                    # what a restore undoes.
+                    # Only two kinds of commits disappear at once: those of an aborted transaction, and those
+                    # that a restore undoes.
                     assert is_undone(), f"files of {files} are gone"
                     continue
             if not is_undone():
@@ -86,7 +86,7 @@ def _undone(storage: Storage) -> set[str]:
 
 
 def _taken_back(simulation: Simulation, seen: Timeline, now: Timeline) -> set[str]:
-    """Commits that a restore has taken from the timeline; their files go after that."""
+    """Commits that a restore has removed from the timeline; it deletes their files after that."""
     restored = frozenset[str]().union(
         *(entry.undoes for entry in simulation.entries() if isinstance(entry, Restore))
     )

@@ -1,7 +1,7 @@
-"""What the simulated table holds: record keys, each with the names of the writers that upserted it.
+"""The rows of the simulated table: record keys, each with the names of the writers that upserted it.
 
-A data file is real Parquet with Hudi's columns for commit time and key, so that what the engine reads
-in data files (the new keys of concurrent commits) it finds there.
+A data file is real Parquet with Hudi's columns for commit time and key, which the engine reads (for the new
+keys of concurrent commits).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _SCHEMA = arrow_to_avro(with_meta_columns(pa.schema({"history": pa.string()})), 
 class Row:
     """One record.
 
-    :param commit_time: instant that wrote its newest version.
-    :param history: names of the writers that upserted it, in order.
+    :param commit_time: the instant that wrote its newest version.
+    :param history: the names of the writers that upserted it, in order.
     """
 
     commit_time: str
@@ -50,7 +50,7 @@ class Row:
 Rows = dict[str, Row]
 
 ADDS = "+"
-"""First in a history in a log file that continues the slice below it, of any kind."""
+"""The first sign of a history in a log file: it continues the record's history in the slice below."""
 
 
 def write_rows(
@@ -63,7 +63,7 @@ def write_rows(
     inserts: int = 0,
     write_token: str = "0-0-0",
 ) -> WriteStat:
-    """Write a base file; the write stat says what the commit has to know."""
+    """Write a base file; return the write stat for the commit."""
     path = f"{PARTITION}/{base_file_name(file_id, write_token, instant)}"
     content = _encoded(rows)
     storage.put(path, content)
@@ -82,7 +82,7 @@ def write_rows(
 def append_rows(
     storage: Storage, file_id: str, instant: str, rows: Mapping[str, Row], *, write_token: str = "0-0-0"
 ) -> WriteStat:
-    """Write a log file; the write stat says what the commit has to know."""
+    """Write a log file; return the write stat for the commit."""
     name = str(LogFileName(file_id, instant, 1, write_token))
     header: dict[int, str] = {HeaderKey.SCHEMA: _SCHEMA}
     content = encode_log_block(BlockType.PARQUET_DATA, _encoded(rows), instant=instant, header=header)
@@ -132,7 +132,7 @@ def read_slice(storage: Storage, view: FileSystemView, base: BaseFile) -> Rows:
 
 
 def merged(storage: Storage, base_path: str | None, paths: Iterable[str]) -> Rows:
-    """The rows of a base file, where there is one, and of the log files on it."""
+    """The rows of a base file, if there is one, and of its log files."""
     rows = {} if base_path is None else read_rows(storage, base_path)
     for path in paths:
         for key, row in read_rows(storage, path).items():
@@ -148,7 +148,7 @@ def log_paths(view: FileSystemView, file_id: str) -> list[str]:
     return [each.path for each in sorted(logs, key=lambda each: view.completed_at(each.instant))]
 
 
-@lru_cache(maxsize=1024)  # everybody reads the same few files again and again
+@lru_cache(maxsize=1024)  # all actors read the same few files again and again
 def _decoded(content: bytes) -> Rows:
     table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     return {
@@ -160,7 +160,7 @@ def _decoded(content: bytes) -> Rows:
 
 
 def read_snapshot(storage: Storage, view: FileSystemView) -> dict[str, list[str]]:
-    """Every key's history in a snapshot; a key that lives twice is an error (C5)."""
+    """Every key's history in a snapshot; a key in two file groups is an error (C5)."""
     found: dict[str, list[str]] = {}
     bases = {each.file_id: each.path for each in view.base_files(PARTITION)}
     for file_id in sorted(bases.keys() | {each.file_id for each in view.log_files(PARTITION)}):
@@ -173,7 +173,7 @@ def read_snapshot(storage: Storage, view: FileSystemView) -> dict[str, list[str]
 def locate(
     storage: Storage, view: FileSystemView, keys: Iterable[str]
 ) -> dict[BaseFile | None, dict[str, Row]]:
-    """The base files that keys live in, with all rows of each; under None the keys that are new."""
+    """The base files that have the keys, each with all its rows; under None the new keys."""
     wanted = set(keys)
     found: dict[BaseFile | None, dict[str, Row]] = {}
     for base_file in view.base_files(PARTITION):

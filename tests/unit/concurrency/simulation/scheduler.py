@@ -1,9 +1,8 @@
 """A deterministic scheduler over the storage seam.
 
-Every actor (writer, roller-back, reader) has a stack of its own, but only one of them runs at
-a time: each storage operation is a yield point at which the schedule decides who
-goes on, who is killed there, and whose heartbeat has expired meanwhile. The same schedule
-gives the same run.
+Every actor (writer, sweeper, reader) has a stack of its own, but only one of them runs at a time. Each
+storage operation is a yield point, at which the schedule decides which actor continues, which is killed, and
+whose heartbeat has expired. The same schedule gives the same run.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ class Killed(BaseException):
 
 
 class LostAnswerError(OSError):
-    """A storage operation of which the caller does not learn whether it was done."""
+    """Raised for a storage operation whose caller does not learn whether it took effect."""
 
 
 class NoLock:
-    """No mutual exclusion at all: what holds with it holds with any lock, lost or held."""
+    """No mutual exclusion at all: a promise that holds with it holds with any lock, lost or held."""
 
     fencing_token = 0
     excludes_hudi = False
@@ -68,7 +67,7 @@ class NoLock:
 
 
 class SteppedStorage(MemoryStorage):
-    """One actor's access to the shared storage: waits for its turn before each operation."""
+    """One actor's access to the shared storage; the actor waits for its turn before each operation."""
 
     def __init__(self, simulation: Simulation, actor: Actor) -> None:
         super().__init__(simulation.files, simulation.clock, moves_atomically=simulation.moves_atomically)
@@ -111,9 +110,9 @@ def _is_entry(path: str) -> bool:
 
 
 class Actor:
-    """Who moves one storage operation at a time.
+    """An actor, which moves one storage operation at a time.
 
-    :ivar loses_answer: whether its next write is done, and it gets an error instead of the answer.
+    :ivar loses_answer: whether its next write takes effect, but returns an error instead of the answer.
     :ivar sends_put_again: whether its storage client sends the next put-if-absent again after it was done, as
         the clients of object stores do when no answer comes.
     """
@@ -139,7 +138,7 @@ class Actor:
                 pass
             except BaseException as error:
                 if self.has_lost_answer and not isinstance(error, AssertionError):
-                    self.killed = True  # like one that was killed there: others find out what came of it
+                    self.killed = True  # like an actor that was killed there: others find the outcome
                 else:
                     self.failure = error
             finally:
@@ -160,7 +159,7 @@ class Actor:
             raise Killed
 
     def step(self) -> None:
-        """Let the actor do the operation that it waits before."""
+        """Let the actor do the operation before which it waits."""
         self._greenlet.switch()
 
 
@@ -190,8 +189,8 @@ _NON_BLOCKING = replace(
 class Write:
     """A writer's instant, as the model knows it.
 
-    :param writer: its name, which it adds to the history of each of its keys.
-    :param keys: record keys that it upserts.
+    :param writer: the writer's name, which it adds to the history of each of its keys.
+    :param keys: the record keys that it upserts.
     """
 
     writer: str
@@ -202,7 +201,7 @@ class Write:
 class Read:
     """A snapshot that a reader took.
 
-    :param after: what had been acknowledged when it began.
+    :param after: the commits that were acknowledged when the read began.
     :param rows: every key's history.
     """
 
@@ -214,15 +213,15 @@ class Read:
 class Simulation:
     """Shared state of one run.
 
-    :ivar writes: by instant; of all that began, whether or not they ended.
-    :ivar acknowledged: instants that their writers were told to be committed; restores as well.
-    :ivar unpublished: those that perhaps wait for the next writer to publish them, because the storage lost
-        an answer: until then they are shown to nobody.
-    :ivar restored: by such a restore: the commit that it went back to.
-    :ivar kept: commits that somebody was told to be kept by a savepoint.
-    :ivar let_go: commits whose savepoint somebody began to delete.
-    :ivar logged: the commit log with the entries that were trimmed.
-    :ivar observed: by reader: what it read, one after the other.
+    :ivar writes: all writes that began, by instant.
+    :ivar acknowledged: instants whose commits, or restores, were acknowledged.
+    :ivar unpublished: acknowledged instants that may wait for the next writer to publish them, because the
+        storage lost an answer: until then no reader sees them.
+    :ivar restored: by a restore's instant, the commit that it went back to.
+    :ivar kept: commits whose savepoints were acknowledged.
+    :ivar let_go: commits whose savepoints an actor began to delete.
+    :ivar logged: the commit log, including trimmed entries.
+    :ivar observed: by reader, its reads one after the other.
     :ivar moves_atomically: whether the storage moves a file in one step.
     :ivar merge_on_read: whether upserts append log files.
     :ivar non_blocking: whether they append them to the buckets of a bucket index, beside each other.
@@ -251,7 +250,7 @@ class Simulation:
         self.files[f"{PARTITION}/{PARTITION_METADATA}"] = (b"", 0.0)
 
     def copy(self) -> Simulation:
-        """The same table and what is known of it, for other actors."""
+        """A copy of the table and of the run's state, for other actors."""
         return Simulation(
             dict(self.files),
             dict(self.writes),
@@ -275,12 +274,12 @@ class Simulation:
         return HudiTable(storage, self.config)
 
     def entries(self) -> list[LogEntry]:
-        """All entries of the commit log, also those that were trimmed since."""
+        """All entries of the commit log, including trimmed ones."""
         content = {**{p: data for p, (data, _) in self.files.items() if _is_entry(p)}, **self.logged}
         return [LogEntry.from_json(int(path[-25:-5]), data) for path, data in sorted(content.items())]
 
     def expire_heartbeats(self, folder: str = HEARTBEAT_FOLDER) -> None:
-        """Every writer is silent for too long in the eyes of the others; it does not know."""
+        """Make every heartbeat expire; the writers do not notice it."""
         self.trace.append("heartbeats expire")
         for path, (data, _) in list(self.files.items()):
             if path.startswith(folder + "/"):
@@ -293,9 +292,9 @@ class Simulation:
                 self.files[path] = (self.files[path][0], 0.0)
 
     def add(self, name: str, work: Callable[[HudiTable, Actor], None]) -> None:
-        """An actor.
+        """Add an actor.
 
-        :param work: what it does, on its own view of the storage.
+        :param work: the actor's work, on its own view of the storage.
         """
         self.actors.append(Actor(self, name, work))
 
@@ -335,14 +334,14 @@ class Simulation:
     def go_on(self, actor: Actor, operations: int | None = None) -> None:
         """Let an actor do its next operations.
 
-        :param operations: how many, if it has so many left; all of them when None.
+        :param operations: the number of operations, or fewer if it ends before; all of them when None.
         """
         while not actor.done and operations != 0:
             self.step(actor)
             operations = None if operations is None else operations - 1
 
     def go_on_to(self, actor: Actor, operation: str) -> None:
-        """Let an actor go on until it stands before an operation that it comes to.
+        """Let an actor go on until it stands before a certain operation.
 
         :param operation: part of its name and path.
         """
@@ -353,7 +352,7 @@ class Simulation:
     def go_on_to_any(self, actor: Actor, *operations: str) -> None:
         """Let an actor go on until it stands before one of some operations, or has ended.
 
-        :param operations: how their names and paths begin.
+        :param operations: the beginnings of their names and paths.
         """
         while not actor.done and not actor.at.startswith(operations):
             self.step(actor)

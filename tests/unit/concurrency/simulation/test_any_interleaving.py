@@ -1,7 +1,7 @@
-"""Actors begin, go on, stand still and die at any storage operation: the invariants hold.
+"""Actors begin, continue, pause and die at any storage operation: the invariants hold.
 
-``INTERLEAVINGS`` says how many are tried. A counterexample is printed as the calls that lead to it; what
-is learnt from one becomes a test with a name in ``test_interleavings.py``.
+``INTERLEAVINGS`` is the number of tried interleavings. Hypothesis prints a counterexample as the calls that
+lead to it; each one becomes a test with a name in ``test_interleavings.py``.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ NOT_OF_BUCKETS: dict[str, Callable[[Simulation, str], None]] = {
     "executor": add_table_compaction_executor,
     "logcompactor": add_table_compaction_executor,
 }
-"""What stands for services that such a table has not."""
+"""The actors that replace services that such a table does not have."""
 KINDS = ("copy on write", "merge on read", "non-blocking")
 
-# A draw costs about as much as a storage operation: few of them say all that a step has to know.
+# A draw costs about as much as a storage operation, so a step uses few draws.
 TURNS = st.binary(max_size=8)
 Upsert = tuple[tuple[str, ...], ConflictPolicy, int, bool]
 UPSERTS: list[Upsert] = list(
@@ -92,7 +92,7 @@ UPSERTS: list[Upsert] = list(
     )
 )
 REVERTING = [upsert for upsert in UPSERTS if upsert[1] is REVERT]
-# Where somebody may stand still, for longer than the others take to archive all that it works on.
+# The places at which an actor may pause, for longer than the others take to archive its file groups.
 PLACES = (
     "put_if_absent .hoodie/.heartbeat/",
     "put_if_absent .hoodie/commit_log/0",
@@ -107,14 +107,14 @@ PLACES = (
     "delete .hoodie/.heartbeat/",
     "history/",
 )
-# More than any actor needs: whoever waits for one that does not move comes to no place.
+# More operations than any actor needs: an actor that waits for a paused one reaches no place.
 OPERATIONS_TO_A_PLACE = 1000
 PAIRS = list(itertools.combinations_with_replacement(sorted(SERVICES), 2))
 
 
 @cache
 def written(kind: str = KINDS[0]) -> Simulation:
-    """A table with three commits, a file group each; under non-blocking concurrency in one bucket."""
+    """A table with three commits of one file group each; with non-blocking concurrency all in one bucket."""
     simulation = Simulation(merge_on_read=kind != KINDS[0], non_blocking=kind == KINDS[2])
     for keys in ("a", "b", "c"):
         (add_appender if simulation.non_blocking else add_writer)(simulation, f"first-{keys}", keys)
@@ -125,7 +125,7 @@ def written(kind: str = KINDS[0]) -> Simulation:
 class Interleaving(RuleBasedStateMachine):
     """Three writers, two of each service and two readers on one table, one storage operation at a time.
 
-    Some writers are in transactions, which are aborted when their writes have completed.
+    Some writers are in transactions, which abort when their writes have completed.
     """
 
     moves_atomically = True
@@ -172,7 +172,7 @@ class Interleaving(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 9), place=st.sampled_from(PLACES), again=st.integers(0, 3))
     def stands_still(self, number: int, place: str, again: int) -> None:
-        """One goes on to a place, and stands still there."""
+        """One actor goes on to a place, and pauses there."""
         for actor in self._chosen(number):
             for _ in range(again + 1):
                 self._go_on_to(actor, place)
@@ -195,7 +195,7 @@ class Interleaving(RuleBasedStateMachine):
     @precondition(lambda self: not self.simulation.non_blocking)
     @rule(upsert=st.sampled_from(REVERTING), turns=TURNS)
     def clustering_overtakes(self, upsert: Upsert, turns: bytes) -> None:
-        """An upsert stands before its plan until a clustering has completed, which it may revert."""
+        """An upsert pauses before its plan until a clustering has completed, which the upsert may revert."""
         self._begin_upsert(upsert)
         self._go_on_to(self.simulation.actors[-1], ".inflight")
         add_clusterer(self.simulation, self._named("clusterer"))
@@ -215,7 +215,7 @@ class Interleaving(RuleBasedStateMachine):
             self.simulation.go_on(self.simulation.actors[-1])
         add_cleaner(self.simulation, "sweeps")
         self.simulation.go_on(self.simulation.actors[-1])
-        # A file that a rolled back writer writes late is hidden only as long as archival waits.
+        # Only the wait of archival hides a file that a rolled-back writer writes late.
         wait = {} if self._some_count_as_dead else {"dead_writer_seconds": 0.0}
         add_archiver(self.simulation, "archives", **wait)
         self.simulation.go_on(self.simulation.actors[-1])
@@ -224,7 +224,7 @@ class Interleaving(RuleBasedStateMachine):
         """The actors take turns: each byte selects the actor and its number of storage operations."""
         for turn in turns:
             operations, number = divmod(turn, 8)
-            # How many are still running depends on the clock, and what is drawn must not.
+            # The number of running actors depends on the clock, and the draws must not.
             for actor in self._chosen(number):
                 self.simulation.go_on(actor, operations + 1)
 
@@ -267,7 +267,7 @@ class Interleaving(RuleBasedStateMachine):
 class OnAnObjectStore(Interleaving):
     """The same on storage that moves no file in one step and may lose answers.
 
-    Where an answer is lost, the caller learns nothing, or the client sends the request again.
+    If an answer is lost, the caller gets an error, or the client sends the request again.
     """
 
     moves_atomically = False

@@ -1,4 +1,4 @@
-"""Interleavings with a name: what has to hold at each point, and what once went wrong."""
+"""Interleavings with a name: promises at each point, and mistakes of the past."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_the_same_new_key_in_two_new_file_groups_is_a_conflict(policy: ConflictP
 
 @pytest.mark.parametrize("lost_again_at", share_of(range(0, 60, 2)))
 def test_a_rebase_that_loses_again(lost_again_at: int) -> None:
-    # w0 was requested first. When it has lost against w1 its merge goes into a new file group, because
-    # it would be hidden behind w1's slice; then it loses against w2 the file group that it took out.
+    # w0 was requested first. After it has lost against w1 its merge goes into a new file group, because w1's
+    # slice would hide it. Then w0 loses the file group that it replaced to w2.
     simulation = table_with("a")
     for name in ("w0", "w1", "w2"):
         add_writer(simulation, name, "a", policy=REBASE)
@@ -102,7 +102,7 @@ def test_a_completed_clustering_is_reverted_by_an_upsert_that_asks_for_it() -> N
 
 
 def test_who_helps_a_plan_and_wakes_up_when_it_is_carried_out() -> None:
-    # What was staged for the commit is not taken for the plan, which was moved long ago.
+    # Nobody mistakes the commit's staged file for the plan, which was moved long ago.
     simulation = table_with("a", "b")
     add_clusterer(simulation, "clusterer")
     add_leased_reader(simulation, "helper")
@@ -136,7 +136,7 @@ def test_a_clustering_that_was_written_to_is_not_reverted() -> None:
 def test_an_upsert_at_every_point_of_a_transaction_that_is_aborted(
     keys: str, policy: ConflictPolicy, began_at: int
 ) -> None:
-    # Whatever it does, nothing of the transaction is in it, and it loses nothing by the abort.
+    # Whatever the upsert does, it has no row of the transaction, and loses nothing by the abort.
     simulation = table_with("a", "b")
     add_writer(simulation, "txn", "an", aborted_txn=7)
     add_writer(simulation, "upsert", keys, policy=policy)
@@ -162,7 +162,7 @@ def test_an_upsert_under_way_is_not_rebased_onto_a_transaction(
 
 
 def moment(at: str, *, of: Callable[[Simulation], None]) -> int:
-    """After how many operations an actor that runs alone stands before an operation."""
+    """The number of operations after which an actor that runs alone stands before a certain operation."""
     simulation = table_with("a", "b")
     before = len(simulation.trace)
     of(simulation)
@@ -171,7 +171,7 @@ def moment(at: str, *, of: Callable[[Simulation], None]) -> int:
 
 
 def count_operations(of: Callable[[Simulation], None]) -> int:
-    """How many operations an actor takes that runs alone."""
+    """The number of operations of an actor that runs alone."""
     simulation = table_with("a", "b")
     before = len(simulation.trace)
     of(simulation)
@@ -184,7 +184,7 @@ def w0(simulation: Simulation) -> None:
 
 
 ALL = count_operations(w0)
-BEGUN = moment("put_if_absent .hoodie/.heartbeat", of=w0) + 4  # and has looked at the log again
+BEGUN = moment("put_if_absent .hoodie/.heartbeat", of=w0) + 4  # and has read the log again
 COMMITTED = moment("put_if_absent .hoodie/commit_log", of=w0) + 1
 
 

@@ -1,4 +1,4 @@
-"""A transaction of a dead owner ends as the timelines of its tables say."""
+"""Recovery ends a transaction of a dead owner as the timelines of its tables say."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_table_that_is_gone_does_not_stand_in_the_way(
 
 
 class TestFromAService:
-    """It may not reach every table's storage, and goes on with the others."""
+    """A service that cannot reach every table's storage continues with the other transactions."""
 
     def test_what_it_does_not_find_is_left_to_others(
         self, metastore: Metastore, table: HudiTable, tmp_path: Path

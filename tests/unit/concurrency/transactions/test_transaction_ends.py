@@ -1,4 +1,4 @@
-"""How a transaction ends in each of its tables: its notification events, and what is undone."""
+"""The end of a transaction in each of its tables: the notification events, and the undone writes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def insert(table: HudiTable, operation: str = "bulk_insert", **arguments: Any) -
 
 @pytest.fixture
 def only_with_options(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every table has to be opened with the storage options that the caller has given."""
+    """Fail when a table is opened without the caller's storage options."""
     opened: list[str] = []
     open_table = HudiTable.open
 

@@ -1,4 +1,4 @@
-"""Transactions around several tables whose process died: who comes next ends them."""
+"""Transactions around several tables whose process died: the next process ends them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 class TestRecovery:
-    """A process may die anywhere."""
+    """Recovery after a process has died at any step."""
 
     def begun(self, lake: Lake) -> int:
         lake.write("trips", {1: 10})
@@ -116,4 +116,4 @@ class TestRecovery:
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Raised where the process dies."""

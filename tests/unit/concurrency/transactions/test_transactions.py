@@ -1,4 +1,4 @@
-"""Transactions around writes into several tables: what readers see, which writers conflict, how they end."""
+"""Transactions around writes into several tables: the rows that readers see, the conflicts, and the ends."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TestReads:
         assert (lake.plain("trips"), lake.plain("riders")) == ({1: 11, 2: 20}, {7: 70})
         lake.commit(txn_id)
         assert (lake.seen("trips"), lake.seen("riders")) == ({1: 11, 2: 20}, {7: 70})
-        # A reader that took its list before still sees what it saw.
+        # A reader with an earlier list still sees the same rows.
         assert lake.seen("trips", valid_txns=before) == {1: 10}
         assert lake.seen("riders", valid_txns=before) == {}
 
@@ -67,7 +67,8 @@ class TestReads:
         txn_id = lake.begin()
         lake.write("trips", {1: 10, 2: 20})
         lake.write("trips", {1: 11}, txn_id)
-        # Its list of Hive's kind ends with itself: what it wrote on top is not told apart.
+        # The transaction's list of Hive's kind ends with itself: the files do not separate the rows that it
+        # wrote on top.
         with pytest.raises(SnapshotUnavailableError):
             lake.seen("trips", txn_id)
         own = lake.metastore.valid_txn_list().with_committed(txn_id)
@@ -78,7 +79,7 @@ class TestReads:
         assert lake.seen("trips") == {1: 10}
 
     def test_a_commit_merged_on_one_that_is_not_seen_is_told(self, lake: Lake) -> None:
-        """The moment between a commit and the end of its own transaction."""
+        """This is the moment between a commit and the end of its own transaction."""
         slow = lake.metastore.open_txn("me", "here")
         write_id = lake.metastore.allocate_table_write_id(slow, "lake", "trips")
         data = data_of({1: 10})
@@ -106,7 +107,7 @@ class TestReads:
 
 
 class TestRewrites:
-    """A clustering by a planner that knows nothing of transactions: other files, the same rows."""
+    """A clustering by a planner that ignores transactions: other files, the same rows."""
 
     @staticmethod
     def cluster(table: HudiTable) -> str:
@@ -147,7 +148,7 @@ class TestRewrites:
         lake.write("trips", {2: 20})
         with pytest.raises(SnapshotUnavailableError, match="was merged on commit"):
             lake.seen("trips")
-        # Nor can the transaction be undone; with a snapshot nobody sees anything of it.
+        # The transaction cannot be undone either; no reader with a snapshot sees any of its rows.
         with pytest.raises(TableError, match=r"cannot be undone .* has written to its file groups since"):
             lake.abort(txn_id)
         assert lake.state(txn_id) is TxnState.ABORTED
@@ -196,14 +197,14 @@ class TestHeld:
         lake.write("trips", {2: 20}, operation="bulk_insert")
         txn_id = lake.begin()
         lake.write("trips", {1: 0}, txn_id, "delete")
-        # In another file group; it would not know that key 1 may come back.
+        # The write goes to another file group; it would not know that key 1 may come back.
         with pytest.raises(WriteConflictError, match="has not ended"):
             lake.write("trips", {1: 12, 2: 21}, target_file_size=1, small_file_limit=0)
         lake.abort(txn_id)
         assert lake.seen("trips") == lake.plain("trips") == {1: 10, 2: 20}
 
     def test_keys_that_it_took_out_of_other_partitions(self, lake: Lake) -> None:
-        """Where a record index makes keys unique in the whole table, they may come back anywhere in it."""
+        """If a record index makes keys unique in the whole table, the keys may come back in any partition."""
         table = lake.tables["trips"]
         lake.write("trips", {1: 10, 100: 99})
         schedule_index(table, ["files", "record_index"])
@@ -270,7 +271,7 @@ class TestAnotherHudiWriter:
     def test_what_it_compacted_of_an_open_transaction_stays(
         self, tmp_path: Path, read: bool, merges: bool
     ) -> None:
-        """A compaction that was planned before is in no abort's way; a later write is."""
+        """A compaction that was planned before does not block an abort; a later write does."""
         lake = Lake(tmp_path, table_type="merge_on_read")
         lake.write("trips", {1: 10})
         before = lake.tables["trips"].timeline().commits()[-1].requested_time
@@ -436,7 +437,7 @@ class TestEnd:
             return found
 
         monkeypatch.setattr(ArrowRows, "find", find)
-        # It opens a file group of its own for key 1, which is in none that it sees.
+        # The write opens a file group of its own for key 1, because no file group that it sees has the key.
         with pytest.raises(WriteConflictError, match=told) as raised:
             lake.write("trips", {1: 12}, small_file_limit=0)
         assert raised.value.retryable

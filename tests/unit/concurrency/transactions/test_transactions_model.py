@@ -1,4 +1,4 @@
-"""Reads at every list of transactions, held against a serial history."""
+"""Reads with every list of transactions, compared with a serial history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEP = st.one_of(WRITE, WRITE, WRITE, st.tuples(st.sampled_from(["commit", "abor
 
 
 class History:
-    """What was written, in the order in which it completed."""
+    """The writes, in the order of their completion."""
 
     def __init__(self) -> None:
         self.writes: list[tuple[int, str, str, dict[int, int]]] = []
@@ -39,7 +39,7 @@ class History:
         self.writes.append((txn_id, table, operation, rows))
 
     def seen(self, table: str, valid: ValidTxnList) -> dict[int, int]:
-        """The rows of a table as the valid transactions, one after the other, leave it."""
+        """The rows of a table after the valid transactions, applied one after the other."""
         found: dict[int, int] = {}
         for txn_id, written, operation, rows in self.writes:
             if written != table or not valid.is_valid(txn_id):
@@ -58,7 +58,7 @@ class History:
 
 
 class Run:
-    """One sequence of steps; transactions 1 to 3 are around several writes, 0 stands for one of its own."""
+    """One sequence of steps; transactions 1 to 3 have several writes, 0 stands for one write's own."""
 
     def __init__(self, root: Path) -> None:
         self.lake, self.history = Lake(root), History()
@@ -122,7 +122,7 @@ OVERWRITTEN = [
 
 
 @given(steps=st.lists(STEP, min_size=4, max_size=14))
-# A key is deleted that an open transaction has taken out, and may bring back.
+# The write deletes a key that an open transaction has removed, and may bring back.
 @example(steps=[*OVERWRITTEN, ("write", 3, "riders", "delete", {2: 0}, {}, False)])
 @example(steps=[*OVERWRITTEN, ("write", 0, "riders", "delete", {2: 0}, {}, False), ("abort", 1)])
 def test_a_read_shows_what_its_transactions_wrote_one_after_the_other(steps: list[tuple[Any, ...]]) -> None:

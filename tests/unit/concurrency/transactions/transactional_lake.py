@@ -24,7 +24,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.int64
 
 @cache
 def new_database() -> str:
-    """A metastore in which nothing was done yet; migrating a new one takes longer than most tests."""
+    """An unused metastore, to be copied: migrating a new database takes longer than most tests."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder)
     metastore = open_metastore(f"sqlite:///{folder}/new.db")
@@ -47,8 +47,8 @@ class Lake:
     """Two registered tables, and writes in and outside of transactions.
 
     :param root: the folder of the tables.
-    :param url: of the metastore's database, which is new; by default a file in this folder.
-    :param options: of :meth:`HudiTable.create`, for each table.
+    :param url: URL of the metastore's database, which is new; by default a file in this folder.
+    :param options: arguments of :meth:`HudiTable.create`, for each table.
     """
 
     def __init__(self, root: Path, url: str | None = None, **options: Any) -> None:
@@ -59,7 +59,7 @@ class Lake:
             self.create(name)
 
     def create(self, name: str) -> None:
-        """One more table of this kind, with this name."""
+        """Create one more table of this kind, with this name."""
         self.tables[name] = table = HudiTable.create(
             f"{self.root}/{name}",
             name=name,
@@ -107,13 +107,13 @@ class Lake:
     def seen(
         self, name: str, txn_id: int | None = None, valid_txns: ValidTxnList | None = None
     ) -> dict[int, int]:
-        """A table's rows to a reader with a snapshot."""
+        """The rows of a table that a reader with a snapshot sees."""
         state = self.metastore.read_snapshot([("lake", name)], txn_id, valid_txns=valid_txns)
         write_ids = state.tables[f"lake.{name}"].write_ids
         return rows_of(snapshot(self.tables[name], valid_write_ids=write_ids).to_table())
 
     def plain(self, name: str) -> dict[int, int]:
-        """A table's rows to readers that know no transactions: ours and hudi-rs."""
+        """The rows of a table that readers without transactions see: this package and hudi-rs."""
         ours = rows_of(snapshot(self.tables[name]).to_table())
         batches = HudiTableBuilder.from_base_uri(self.tables[name].location).build().read()
         assert rows_of(pa.Table.from_batches(batches)) == ours if batches else not ours
@@ -136,7 +136,7 @@ class Lake:
 
 
 def data_of(rows: dict[int, int]) -> pa.Table:
-    """Fares by id; ids from 100 on are of another partition."""
+    """Rows from fares by id; ids from 100 on are in another partition."""
     cities = ["sf" if key < 100 else "la" for key in rows]
     return pa.table({"id": list(rows), "city": cities, "fare": list(rows.values())}, schema=SCHEMA)
 

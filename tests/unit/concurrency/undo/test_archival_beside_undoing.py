@@ -39,7 +39,7 @@ ENTRY = "put_if_absent .hoodie/commit_log/0"
 
 
 def table_of_commits() -> tuple[Simulation, list[str]]:
-    """All but the newest commit are due."""
+    """A table of which all commits but the newest are due for archival."""
     simulation = table_with(*"abcde")
     return simulation, [each.requested_time for each in simulation.table().timeline().commits()]
 
@@ -60,9 +60,9 @@ def rows(simulation: Simulation, instant: str | None = None) -> str:
 def beside_an_archiver(
     simulation: Simulation, work: Callable[[HudiTable], object], stands_still: str, at: int
 ) -> TableError | None:
-    """One stands still before an operation while the other one does all that it does.
+    """Pause one of the two before an operation, while the other does all its work.
 
-    :return: why the work was refused.
+    :return: the reason why the work was refused.
     """
     refused: list[TableError] = []
 
@@ -153,7 +153,7 @@ def test_a_restore_that_would_undo_the_oldest_commit() -> None:
 
 
 class TestWhoDiesAfterItsEntry:
-    """The next archival knows how far this one had to go."""
+    """An archiver that dies after its entry: the next archival continues up to the same instant."""
 
     @pytest.fixture
     def simulation(self) -> Simulation:
@@ -198,7 +198,7 @@ class TestWhoDiesAfterItsEntry:
 
 
 def test_who_died_before_there_were_entries() -> None:
-    """An archiver of an earlier version, with the history written and nothing taken off."""
+    """An archiver of an earlier version has written the history, and removed no instant."""
     simulation, commits = table_of_commits()
     add_archiver(simulation, "archiver")
     archiver = simulation.actors[-1]
@@ -215,7 +215,7 @@ def test_who_died_before_there_were_entries() -> None:
 
 
 class TestACommitThatWasRequestedEarlyAndCompletedLate:
-    """Once it is archived every view shows it, also that of a commit that had completed before it."""
+    """Once such a commit is archived every view shows it, also that of a commit that completed before."""
 
     @pytest.fixture
     def simulation(self) -> Simulation:

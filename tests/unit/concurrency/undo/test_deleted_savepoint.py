@@ -70,7 +70,7 @@ def test_its_publisher_is_killed(at: int, moves_atomically: bool) -> None:
 
 @pytest.mark.parametrize("operations", share_of(range(1, 24)))
 def test_two_publish_it_on_an_object_store(operations: int) -> None:
-    """Neither takes the other one's publication for a deletion."""
+    """Neither publisher mistakes the other one's publication for a deletion."""
     simulation = table_with("a", "b")
     simulation.moves_atomically = False
     add_keeper(simulation, "keeper")

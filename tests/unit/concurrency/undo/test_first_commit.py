@@ -1,4 +1,4 @@
-"""The first write of a table dies: readers must not take its late files for those of an archived commit."""
+"""The first write of a table dies: readers must not treat its late files as an archived commit's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebui
 
 LONG_AGO = "20240101000000000"
 ROLLED_BACK = 48
-"""More steps than it takes to roll a first write back."""
+"""More steps than the rollback of a first write takes."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def made(tmp_path: Path) -> LakeTable:
 
 
 def died_first(at: int) -> Simulation:
-    """The first writer of a table stands still before an operation, and counts as dead."""
+    """Pause the first writer of a table before an operation, until it counts as dead."""
     simulation = Simulation()
     add_writer(simulation, "w0", "a")
     (w0,) = simulation.actors
@@ -57,7 +57,7 @@ def test_what_it_writes_after_its_rollback_is_never_seen(paused_at: int, woken: 
     simulation.go_on(simulation.actors[1])
     simulation.go_on(w0, woken)
     if not w0.done:
-        simulation.kill(w0)  # before it finds out, and cleans up
+        simulation.kill(w0)  # before the writer finds this out, and cleans up
     check(simulation)
     assert "w1" in simulation.committed()
 
@@ -95,7 +95,7 @@ def test_two_roll_it_back(overtaken_at: int) -> None:
 def test_a_commit_fits_between_the_archive_and_an_instant_of_the_next_millisecond(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Interleavings met such an instant, two milliseconds later: its rollback never ended."""
+    """The random interleavings found such an instant, two milliseconds later, whose rollback never ended."""
     made = Lake(tmp_path).create(pa.schema([("id", pa.string())]))
     with monkeypatch.context() as patch:
         patch.setattr("airflow_provider.concurrency.log.instant_time.now", lambda _: LONG_AGO)

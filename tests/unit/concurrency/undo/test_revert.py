@@ -1,4 +1,4 @@
-"""Reverting a completed rewrite: every guard, and what is found of it afterwards."""
+"""Reverting a completed rewrite: every guard, and the state of the table afterwards."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def archived_up_to_it(simulation: Simulation) -> None:
 
 
 def being_archived(simulation: Simulation) -> None:
-    """The archiver has died after its entry: what it takes off is on the timeline yet."""
+    """The archiver has died after its entry: the archived instants are still on the timeline."""
     storage, rewrite = simulation.table().storage, rewrite_of(simulation)
     before = [each.requested_time for each in Timeline.load(storage).commits()]
     bound = max(time for time in before if time < rewrite.instant)
@@ -152,7 +152,7 @@ def test_what_is_no_rewrite_of_this_package_is_not_reverted() -> None:
     simulation = clustered()
     storage = simulation.table().storage
     upsert = next(CommitLog(storage).after(0))
-    for entry in (upsert, replace(rewrite_of(simulation), sequence=0)):  # that is what another's stands as
+    for entry in (upsert, replace(rewrite_of(simulation), sequence=0)):  # so another's stands
         assert isinstance(entry, Commit)
         assert obstacle(storage, CommitLog(storage), entry) == "it is no rewrite that this package made"
 
@@ -224,7 +224,7 @@ MINE = Commit(
     written=frozenset({group_of("a-0"), group_of("b-0")}),
     appended=frozenset({group_of("a-0")}),
 )
-"""It has appended to one file group, and written a base file into another."""
+"""A write that has appended to one file group, and written a base file into another."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The rollback of writes that did not commit: which writers it concerns, its entry, and its refusals."""
+"""The rollback of writes that did not commit: the dead writers, the entry, and the refusals."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def newest(table: HudiTable) -> Rollback:
 
 @pytest.fixture
 def begun(table: HudiTable) -> Iterator[Begin]:
-    """Begins a write that has planned, and beats until the test ends."""
+    """Begins a write, which has planned, and renews its heartbeat until the test ends."""
     writers: list[Writer] = []
 
     def begin() -> Writer:
@@ -64,7 +64,7 @@ def begun(table: HudiTable) -> Iterator[Begin]:
 
 
 def beats(table: HudiTable, instant: str, info: HeartbeatInfo | None) -> None:
-    """A heartbeat file of an hour ago; an empty one is the JVM's."""
+    """Put a heartbeat file of an hour ago; an empty file is the JVM's."""
     table.storage.put(heartbeat_path(instant), info.to_json() if info else b"")
     silent_for(table, heartbeat_path(instant), 3600.0)
 
@@ -98,7 +98,7 @@ def test_its_entry_tells_who_was_rolled_back_by_whom_and_why(table: HudiTable, b
 def test_of_a_writer_that_did_not_say_who_it_is_nothing_is_told(
     table: HudiTable, info: HeartbeatInfo | None
 ) -> None:
-    """Its clock was ahead: the rollback's time is later all the same, or it could be taken once more."""
+    """The writer's clock was ahead: the rollback's time is later all the same, so it is not taken twice."""
     beats(table, FAR_AHEAD, info)
     entry = rollback(table, FAR_AHEAD)
     assert entry is not None
@@ -187,7 +187,7 @@ def test_of_all_writers_those_that_are_dead_are_rolled_back_and_of_others_what_i
     late = Instant(ended, Action.COMMIT, State.REQUESTED)
     info = HeartbeatInfo("me", Action.COMMIT, "UPSERT")
     beats(table, completed.requested_time, info)  # killed before it deleted its heartbeat
-    beats(table, ended, info)  # it did not know that it is dead
+    beats(table, ended, info)  # the writer did not know that it is dead
     for each in (clean, foreign, late):
         storage.put(instant_path(each), b"")
     beats(table, clean.requested_time, info)
@@ -195,7 +195,7 @@ def test_of_all_writers_those_that_are_dead_are_rolled_back_and_of_others_what_i
     assert set(observe(storage)) == {alive}
     assert pending(table) == {alive, clean.requested_time, foreign.requested_time}
     assert table.timeline().commits()[-1] == completed
-    storage.put(instant_path(late), b"")  # and it writes that once more, without a heartbeat
+    storage.put(instant_path(late), b"")  # the writer writes its file once more, without a heartbeat
     assert rollback_dead_writers(table) == []
     assert pending(table) == {alive, clean.requested_time, foreign.requested_time}
 
@@ -220,7 +220,7 @@ def test_a_plan_that_is_finished_by_whomever_is_for_anybody(
 
 @pytest.mark.parametrize("fate", [Fate.COMPLETED, Fate.ARCHIVED, Fate.UNDONE])
 def test_of_what_has_completed_only_what_came_too_late_goes(table: HudiTable, fate: Fate) -> None:
-    """While it is being published its pending files are there rightly."""
+    """While a commit is being published its pending files are correct."""
     (completed,) = table.timeline().commits()
     files = [each.path for each in table.view().all_base_files()]
     beats(table, completed.requested_time, HeartbeatInfo("me", Action.COMMIT, "UPSERT"))

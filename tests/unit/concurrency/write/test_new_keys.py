@@ -1,4 +1,4 @@
-"""The record keys of two writes: when their files may have a key in common, and what is read to find out."""
+"""The record keys of two writes: whether their files may share a key, and which files the check reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from airflow_provider.table.timeline.metadata import WriteStat
 INSTANT, EARLIER = "20260101000000002", "20250101000000000"
 SCHEMA = pa.schema([("id", pa.string())])
 ALL = ("hoodie_min_record_key", "hoodie_max_record_key", "org.apache.hudi.bloomfilter")
-"""What the footer of a base file says of its keys, among others."""
+"""The entries of a base file's footer about its keys."""
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def storage(tmp_path: Path) -> Storage:
 def written(
     storage: Storage, *keys: str, without: tuple[str, ...] = (), instant: str = INSTANT
 ) -> _WrittenKeys:
-    """A base file with these keys, whose footer lacks some of what it says."""
+    """Write a base file with these keys, whose footer lacks some entries."""
     with BaseFileWriter(
         storage,
         partition_path="p",
@@ -114,7 +114,7 @@ THEIRS = Commit(instant="1", action=Action.COMMIT, operation="UPSERT", priority=
 def test_a_key_is_elsewhere_where_its_rows_are_after_the_write(
     storage: Storage, at: str | None, added_to: str, is_conflict: bool
 ) -> None:
-    """The write merges one file group into a new one, and takes another one out without its rows."""
+    """The write merges one file group into a new one, and replaces another one without its rows."""
     keys = written(storage, "k")
     keys.stat = replace(keys.stat, file_id=added_to)
     before = base_file_name("taken-0", "0-0-0", EARLIER)

@@ -1,4 +1,4 @@
-"""What became of an operation that was tried before: its commit, its pending instant, or nothing."""
+"""The outcome of an operation's earlier try: a commit, a pending instant, or nothing."""
 
 from __future__ import annotations
 

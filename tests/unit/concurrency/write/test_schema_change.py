@@ -1,4 +1,4 @@
-"""A change of a table's columns: what its commit says, and what others see of it on the way."""
+"""A change of a table's columns: its commit, and the state that others see before the commit."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_after_which_entries_the_columns_may_be_others(table: HudiTable) -> None
     changed = change_schema(table, with_gate, INFO, shared=False)
     assert changed is not None
     assert may_change_schema(changed)
-    assert may_change_schema(replace(newest, owner=OWNER))  # of another Hudi writer nothing is known
+    assert may_change_schema(replace(newest, owner=OWNER))  # its columns are not known
     assert may_change_schema(Revert(instant="1", priority=0, rolls_back="0", reverts=1))
     assert may_change_schema(Restore(instant="1", priority=0))
     assert not may_change_schema(Savepoint(instant="1", priority=0))

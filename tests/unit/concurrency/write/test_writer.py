@@ -1,4 +1,4 @@
-"""One write: what its heartbeat says, what its commit says, and how it ends without one."""
+"""One write: its heartbeat, its commit, and its end without a commit."""
 
 from __future__ import annotations
 
