@@ -244,7 +244,7 @@ def test_consumers_of_a_metastore_are_seen_waited_for_and_forgotten(tmp_path: Pa
     metastore.create_database("lake")
     metastore.register_consumer("replica", expiry_seconds=600)
     metastore.create_database("sea")
-    time.sleep(1.1)  # events are as old as their time to live is short
+    time.sleep(1.1)  # the time to live is so short that all events are too old
     on = ("--db", url)
     slow, fast = call("metastore", "consumers", *on)[::-1]
     assert slow.items() >= {"consumer": "reporting", "behind": 2, "live": True}.items()
@@ -290,7 +290,7 @@ def test_indexes_are_built_shown_and_dropped(table: HudiTable) -> None:
 
 
 def test_the_choices_are_those_of_the_engine() -> None:
-    """The command line names them itself, because it starts without the engine."""
+    """The command line lists the choices itself, because it starts without the engine."""
     assert set(get_args(services.PolicyName)) == set(CleaningPolicy)
     assert set(get_args(services.ServiceName)) == set(Service)
 

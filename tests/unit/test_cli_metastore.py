@@ -1,4 +1,4 @@
-"""What the command line lists of a metastore, and how it looks on a terminal of 100 columns."""
+"""The command line's lists of a metastore, on a terminal of 100 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that run services do what the operators do: by the table's options, where it is allowed."""
+"""Commands that run services work like the operators: with the table's options, if these allow it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 
 
 def table_with(tmp_path: Path, **options: Any) -> HudiTable:
-    """A table with these options; their names lack ``hoodie.`` and have ``__`` for points."""
+    """A table with these options; their names lack ``hoodie.`` and have ``__`` for dots."""
     return HudiTable.create(
         str(tmp_path / "t"),
         name="t",

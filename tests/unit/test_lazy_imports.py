@@ -1,4 +1,4 @@
-"""A package with lazy imports offers all its names, and a caller pays for the modules that it names."""
+"""A package with lazy imports offers all its names, and imports only the modules that a caller uses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ HEAVY = {
     "sqlalchemy",
     "typer",
 }
-"""What opening and reading a table on a local disk does not need; each costs 10 ms or more."""
+"""Modules that are not needed to open and read a table on a local disk; each costs 10 ms or more."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The house: each folder is a room with a face, small enough to be seen at once."""
+"""The structure of the code: each folder is a room of few modules; others use only its exported names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dotted(path: Path) -> str:
 
 @cache
 def imported_at_once(module: Path) -> tuple[str, ...]:
-    """What a module imports when it is imported itself; what a function imports is its own business."""
+    """The modules that a module imports at its own import; imports inside functions do not count."""
     body = ast.parse(module.read_text()).body
     return tuple(node.module for node in body if isinstance(node, ast.ImportFrom) and node.module)
 
@@ -68,7 +68,7 @@ def test_a_room_is_entered_by_its_face(room: Path) -> None:
 
 
 def test_the_rooms_are_found() -> None:
-    """The tests above would pass in an empty house."""
+    """Without any rooms the tests above would pass."""
     assert {dotted(room) for room in INNER_ROOMS} >= {
         "airflow_provider.table.timeline",
         "airflow_provider.concurrency.commit",

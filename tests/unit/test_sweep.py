@@ -1,4 +1,4 @@
-"""No moment of a sweep is left out for good."""
+"""Each moment of a sweep is in some share."""
 
 from __future__ import annotations
 

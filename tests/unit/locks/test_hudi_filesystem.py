@@ -1,4 +1,4 @@
-"""The lock file of Hudi's FileSystemBasedLockProvider: what its other contenders do, as the JVM does it."""
+"""The lock file of Hudi's FileSystemBasedLockProvider, with other contenders that act like the JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every lock provider promises."""
+"""The promises of every lock provider."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_leaving_the_block_does_not_hide_what_happened_in_it(make_lock: MakeLock
 
     def work() -> None:
         with lock:
-            lock.release()  # lost, as far as the block's end knows
+            lock.release()  # at the end of the block the lock counts as lost
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

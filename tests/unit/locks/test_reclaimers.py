@@ -9,16 +9,16 @@ from airflow_provider.locks.filesystem import LOCKS_FOLDER, FilesystemLockProvid
 from airflow_provider.table.hudi_table import HudiTable
 from tests.unit.concurrency.simulation.scheduler import Actor, Simulation
 
-LONG = 1000  # steps: more than anybody takes
+LONG = 1000  # more steps than any contender takes
 
 
 class Reclaimed:
     """One contender after the other reclaims the lock of a dead holder.
 
-    The first contender stands still before one of its operations, for so long that the others pass it over.
-    Before one of the second's operations it goes on.
+    The first contender pauses before one of its operations, for so long that the others pass it over. It
+    continues before one of the second contender's operations.
 
-    :ivar held: who held the lock, each time that somebody took it.
+    :ivar held: the holder of the lock, each time that a contender acquired it.
     """
 
     def __init__(self, first_stops: int, second_stops: int, turns: int) -> None:
@@ -42,7 +42,7 @@ class Reclaimed:
                 raise actor.failure
 
     def tried(self, name: str, token: int) -> bool:
-        """Whether a contender got as far as to take the lock for the time of this number."""
+        """Whether a contender reached the acquisition of the lock with this number."""
         return f"{name}: put_if_absent {LOCKS_FOLDER}/lock{token}.acquired" in self.simulation.trace
 
     def _take_turns(self, name: str, turns: int) -> Callable[[HudiTable, Actor], None]:

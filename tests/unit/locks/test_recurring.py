@@ -1,4 +1,4 @@
-"""Calls that are repeated from a thread which starts when the first one is due."""
+"""Repeated calls from a thread that starts when the first call is due."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_is_stopped_before_it_is_due_has_no_thread_and_no_call() -> None:
 
 def test_one_that_is_due_earlier_does_not_wait_for_those_that_came_before() -> None:
     slow, called = Recurring(lambda: True, 3600.0, "slow"), threading.Event()
-    time.sleep(0.1)  # whoever waits for the slow one sleeps by now
+    time.sleep(0.1)  # a thread that waits for the slow call sleeps by now
     quick = Recurring(lambda: called.set() is None, 0.05, "quick")
     assert called.wait(300)
     quick.stop()

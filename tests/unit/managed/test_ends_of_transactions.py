@@ -1,4 +1,4 @@
-"""A write's own transaction ends as the table's timeline says, whatever happens to its writer."""
+"""A write's own transaction ends as the table's timeline says, even if its writer dies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ingest_arrow("lake.trips", data_of({1: 10}), "upsert", metastore=open_metastore(
 
 
 def killed_at(lake: Lake, step: str) -> int:
-    """A write by a process that dies by SIGKILL when it comes to a step; returns its transaction."""
+    """Write in a process that dies by SIGKILL at a step; return its transaction."""
     url = f"sqlite:///{lake.root}/metastore.db"
     died = subprocess.run([sys.executable, "-c", WRITER, url, step], check=False)
     assert died.returncode == -signal.SIGKILL
@@ -71,11 +71,11 @@ def test_a_writer_that_dies_before_its_commit_has_its_transaction_aborted(tmp_pa
 
 
 class TestAnAbortFromOutside:
-    """An administrator aborts the transaction of a write at whose commit nobody has looked."""
+    """An administrator aborts a write's transaction without a look at the write's commit."""
 
     @pytest.fixture(autouse=True)
     def aborts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each write ends after its transaction was aborted."""
+        """Abort each write's transaction before the write ends."""
         record = ManagedWrite._record
 
         def aborted(managed: ManagedWrite, transaction: Any, result: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the reports show a person on call of a table, its instants and its tasks."""
+"""The reports about a table, its instants and its tasks, for a person on call."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_rebase_tells_onto_whose_write(table, as_task, monkeypatch):
     commit, others = Writer.commit, []
 
     def later(self, *arguments, **more):
-        if not others:  # somebody comes in between, once
+        if not others:  # another writer commits in between, once
             others.append("other")
             as_task("backfill", "load", "two")
             others.append(load(table, range(2, 3))["instant"])

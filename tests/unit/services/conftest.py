@@ -1,4 +1,4 @@
-"""The tables that the JVM Hudi wrote, as the tests of the table layer have them."""
+"""The tables that the JVM's Hudi wrote, from the tests of the table layer."""
 
 from tests.unit.table.conftest import jvm_tables
 

@@ -1,4 +1,4 @@
-"""Tables whose commits log to a metadata table, and what its indexes should say."""
+"""Tables whose commits log to a metadata table, and the check of its indexes."""
 
 from __future__ import annotations
 
@@ -63,25 +63,25 @@ def trust(table: HudiTable, *partitions: str, inflight: tuple[str, ...] = ()) ->
 
 
 def commit(table: HudiTable, *ids: int, city: str = "sf") -> str:
-    """Upsert rows; the requested time of the commit."""
+    """Upsert rows; return the requested time of the commit."""
     rows = pa.table({"id": list(ids), "city": [city] * len(ids)}, SCHEMA)
     return str(ingest_arrow(table, rows, lock=NoLock())["instant"])
 
 
 def records(table: HudiTable) -> dict[str, dict[str, Payload]]:
-    """What the indexes say."""
+    """The records of the indexes."""
     metadata_table = MetadataTable(metadata_storage(table.storage))
     return {partition: dict(metadata_table.records(partition)) for partition in GROUPS}
 
 
 def rows(table: HudiTable) -> list[int]:
-    """Keys of the rows that hudi-rs reads; it lists no folder, but asks the index ``files``."""
+    """Keys of the rows that hudi-rs reads; it lists no folder, but reads the index ``files``."""
     batches = HudiTableBuilder.from_base_uri(table.location).build().read()
     return sorted(pa.Table.from_batches(batches)["id"].to_pylist()) if batches else []
 
 
 def check_indexes(table: HudiTable) -> None:
-    """The indexes say what a rebuild from the data files would say."""
+    """Check that the indexes equal a rebuild from the data files."""
     said = records(table)
     folder = Path(table.location)
     listed: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Columns that are added, widened, renamed or remarked upon without a row: by service, command and load."""
+"""Service, command and load add, widen, rename and comment columns, without writing a row."""
 
 from __future__ import annotations
 

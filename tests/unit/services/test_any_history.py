@@ -1,6 +1,6 @@
-"""Any history of writes and table services, against a dictionary; hudi-rs reads the same.
+"""Any history of writes and table services, compared with a dictionary; hudi-rs reads the same rows.
 
-Indexes come and go meanwhile; after every step they are what a rebuild would make of the data.
+Indexes are built and dropped meanwhile; after every step they equal a rebuild from the data.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ policies = st.sampled_from(
 
 @dataclass
 class Commit:
-    """A commit that stands, and the rows after it."""
+    """A commit that is not undone, and the rows after it."""
 
     instant: str
     rows: Rows
@@ -68,7 +68,7 @@ class Commit:
 
 @dataclass
 class Watcher:
-    """A reader that needs files: those of its snapshot, and how it ends."""
+    """A reader that needs the files of its snapshot, and the function that ends it."""
 
     files: set[str]
     ends: ExitStack = field(default_factory=ExitStack)
@@ -120,12 +120,12 @@ class Histories(RuleBasedStateMachine):
     def cluster(self, partition: str) -> None:
         clustering = Clustering(self.made.table, f"p={partition}", outputs=1)
         clustering.commit()
-        if clustering.instant is not None:  # else it would make nothing better
+        if clustering.instant is not None:  # otherwise the service would improve nothing
             self._committed()
 
     @rule(is_late=st.booleans(), partition=st.sampled_from("ab"))
     def a_writer_dies(self, is_late: bool, partition: str) -> None:
-        """Its last file may come after its rollback, from a task that outlived it."""
+        """A writer dies; its last file may come after its rollback, from a task that outlived it."""
         table = self.made.table
         writer = begin_write(table, operation="UPSERT", lock=self.lock)
         path = f"p={partition}/{base_file_name('dead-0', '0-0-0', writer.instant)}"
@@ -236,7 +236,7 @@ class Histories(RuleBasedStateMachine):
             assert list(result.plan.to_dict()["undone"]) == [each.instant for each in later][::-1]
             self.commits, self.rows = self.commits[: position + 1], commit.rows
             self._check_history()
-            if later:  # a restore keeps nothing for those who read what it undoes
+            if later:  # a restore keeps no file for readers of commits that it undoes
                 while self.watchers:
                     self.watchers.pop().ends.close()
                 self.the_consumer_is_forgotten()
@@ -245,7 +245,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(names=indexes)
     def schedule_indexes(self, names: set[MetadataPartition]) -> None:
-        """Each commit until the indexes are built logs to them."""
+        """Plan indexes; each commit logs to them until they are built."""
         wanted = names | {MetadataPartition.COLUMN_STATS}
         schedule_index(self.made.table, sorted(wanted), lock=self.lock)
 
@@ -260,7 +260,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def plan_a_compaction(self) -> None:
-        """Commits that follow are not in it, whenever it is carried out."""
+        """Plan a compaction, which never includes later commits, whenever it is executed."""
         schedule_compaction(self.made.table, CompactionSettings(1), lock=self.lock)
 
     @rule()

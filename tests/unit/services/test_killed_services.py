@@ -35,7 +35,7 @@ Snapshot = dict[str, list[str]]
 
 
 def written() -> tuple[Simulation, list[str], list[Snapshot]]:
-    """A table, its commits, and what it held after each: an insert, an update, a clustering, an update."""
+    """A table, its commits (insert, update, clustering, update), and its rows after each."""
     made, commits, snapshots = _written()
     return made.copy(), list(commits), list(snapshots)
 
@@ -189,7 +189,8 @@ def test_a_killed_restore_is_done_or_finished_by_the_next_writer(killed_at: int)
     if undone:
         parsed = {status.name.rpartition("_")[2] for status in table.storage.list(PARTITION)}
         assert not {f"{commit}.parquet" for commit in commits[2:]} & parsed
-    # Who dies between the two steps of a move leaves what has been moved already; archival deletes it.
+    # A process that dies between the two steps of a move leaves a file that is already moved; archival
+    # deletes it.
     completed = {instant.requested_time for instant in table.timeline().completed()}
     staged = (path.rpartition("/")[2] for path in simulation.files if "staged" in path)
     assert {name.partition(".")[0] for name in staged} <= completed
@@ -211,7 +212,7 @@ def test_a_consumer_sees_all_or_none_of_what_a_restore_undoes(killed_at: int, or
 def test_a_writer_that_begins_within_a_restore(
     writer_at: int, restore_at: int, policy: ConflictPolicy
 ) -> None:
-    # It commits before the restore, and is undone, or loses, or is based on what was restored.
+    # The write commits before the restore and is undone, or loses, or is based on the restored snapshot.
     simulation, commits, snapshots = written()
     add_restore(simulation, commits)
     add_writer(simulation, "upsert", "a", policy=policy)
@@ -228,7 +229,8 @@ def test_a_writer_that_begins_within_a_restore(
 
 @pytest.mark.parametrize("restore_at", share_of(range(0, count_operations(add_restore), 2)))
 def test_a_clustering_that_begins_within_a_restore_brings_nothing_back(restore_at: int) -> None:
-    # It could be committed without a part, but not without a restore: what it has read may be undone.
+    # A clustering could commit without a part, but not after a restore: the rows that it has read may be
+    # undone.
     simulation = Simulation()
     for key in "abcd":
         add_writer(simulation, f"first-{key}", key)
@@ -274,7 +276,8 @@ def test_two_restores_to_one_commit(overtaken_at: int) -> None:
 
 @pytest.mark.parametrize("overtaken_at", share_of(range(0, count_operations(add_restore), 2)))
 def test_a_clean_and_a_restore(overtaken_at: int) -> None:
-    # Either the clean took what the restore needs, and it is refused, or the restored snapshot is whole.
+    # Either the clean took files that the restore needs, and the restore is refused, or the snapshot is
+    # whole.
     simulation, commits, snapshots = written()
     add_restore(simulation, commits)
     add_clean(simulation, commits)

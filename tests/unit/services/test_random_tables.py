@@ -1,7 +1,7 @@
 """No service changes what a query returns: on any table, with any history, beside any writer.
 
-Nobody has a lock. What no writer touched stays as it was to the byte of Hudi's own columns, so that an
-incremental reader sees nothing twice; hudi-rs reads the same.
+No actor has a lock. Rows that no writer touched keep every byte of Hudi's own columns, so that an incremental
+reader sees no row twice; hudi-rs reads the same rows.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def services(draw: st.DrawFn, schema: pa.Schema) -> Service:
 
 
 class History:
-    """A table, and what is in it."""
+    """A table, and a model of its rows."""
 
     def __init__(self, made: LakeTable, schema: pa.Schema) -> None:
         self.made = made
@@ -147,14 +147,14 @@ class History:
         self.commits.append((newest.requested_time, self.rows))
 
     def dies(self) -> None:
-        """A writer begins, and is not heard of again."""
+        """A writer begins, and dies."""
         writer = begin_write(self.made.table, operation="UPSERT", lock=NoLock())
         writer.plan((), ["part=x"])
         writer.heartbeat.stop()
         os.utime(f"{self.made.location}/{heartbeat_path(writer.instant)}", (0, 0))
 
     def check(self) -> None:
-        """All readers see what it is now, and what it was, as far as that was kept."""
+        """Check that all readers see the present rows, and the earlier rows whose files were kept."""
         assert self.made.rows() == self.made._theirs() == in_order(self.rows.values())
         active = {instant.requested_time for instant in self.made.table.timeline().commits()}
         for instant, rows in self.commits:
@@ -163,7 +163,7 @@ class History:
                     assert self.made.rows(instant) == in_order(rows.values())
 
     def records(self) -> dict[str, Row]:
-        """The rows with Hudi's own columns, but for the file's name."""
+        """The rows with Hudi's own columns, except the file's name."""
         rows = snapshot(self.made.table, meta_columns=True).to_table().drop_columns([META_COLUMNS[-1]])
         return {row["id"]: row for row in rows.to_pylist()}
 
@@ -192,7 +192,7 @@ def test_no_service_changes_what_a_query_returns(data: st.DataObject) -> None:
 
 
 def _serve(history: History, data: st.DataObject, schema: pa.Schema) -> None:
-    """One service runs; at one of its storage operations a writer may commit."""
+    """Run one service; at one of its storage operations a writer may commit."""
     service = data.draw(services(schema))
     batch = data.draw(st.none() | batches(schema))
     left = data.draw(st.integers(0, 40))
@@ -206,7 +206,7 @@ def _serve(history: History, data: st.DataObject, schema: pa.Schema) -> None:
             history.write("upsert", batch)
 
     before = history.records()
-    with suppress(CommitError):  # it makes way
+    with suppress(CommitError):  # the service yields
         service(with_faults(history.made.location, writes))
     event(f"somebody wrote: {bool(touched)}")
     history.check()

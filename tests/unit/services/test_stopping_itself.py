@@ -1,4 +1,4 @@
-"""A service that fails again and again stops itself, and says so, until it is cleared."""
+"""A service that fails again and again stops itself, and reports that, until a person clears it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ NOW_ONLY = Retention(CleaningPolicy.KEEP_LATEST_FILE_VERSIONS, 1)
 
 @dataclass(frozen=True)
 class Broken:
-    """A service that fails as long as a file has another content than it should.
+    """A service that fails as long as a file is damaged.
 
-    :param service: which one.
-    :param plan: makes what it works on; returns the file, relative to the table.
-    :param run: runs it.
+    :param service: the service's name.
+    :param plan: prepares the service's input; returns the file, relative to the table.
+    :param run: runs the service.
     """
 
     service: Service
@@ -89,7 +89,7 @@ SERVICES = [
 
 @pytest.fixture
 def table(tmp_path: Path) -> HudiTable:
-    """Four versions of a row, logged to the metadata table; three of the commits are to be archived."""
+    """A table with four logged versions of a row; three of the commits are due for archival."""
     location = indexed_table(tmp_path / "t").location
     with (Path(location) / PROPERTIES_PATH).open("a") as properties:
         properties.write("hoodie.keep.min.commits=1\nhoodie.keep.max.commits=2\n")
@@ -100,7 +100,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 
 def break_it(table: HudiTable, broken: Broken) -> Callable[[], object]:
-    """Damage the file until the service has stopped itself; returns what mends it."""
+    """Damage the file until the service has stopped itself; return a function that repairs the file."""
     path = Path(table.location) / broken.plan(table)
     right = path.read_bytes() if path.exists() else None
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Copy-on-write tables of version 6 and 8 become 9, and 8 again, and every reader sees the same rows."""
+"""Copy-on-write tables of versions 6 and 8 become version 9, and 8 again; every reader sees the same rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def hudi_rs(location: str, options: HudiReadOptions | None = None) -> list[str]:
 
 
 def everything(location: str) -> dict[str, Any]:
-    """What hudi-rs and we read: now, as of every commit, and the changes since each."""
+    """The rows that hudi-rs and this package read: now, as of every commit, and the changes since each."""
     table = HudiTable.open(location)
     read: dict[str, Any] = {"now": hudi_rs(location), "schema": table.schema}
     read["ours"] = sorted(map(repr, snapshot(table, meta_columns=True).to_table().to_pylist()))
@@ -160,7 +160,7 @@ def test_killed_at_every_operation(name: str, copy_of: Callable[[str], str], jvm
 
 
 def _begin_index(location: str) -> None:
-    """As far as a metadata table's first index that is in flight, which hudi-rs does not go by yet."""
+    """Begin a metadata table's first index, which hudi-rs does not use while it is pending."""
     for name in (
         "hoodie.properties",
         "files/.hoodie_partition_metadata",
@@ -225,7 +225,7 @@ def test_an_upgrade_drops_the_metadata_table(
 ) -> None:
     location = copy_of(name)
     before = everything(location)
-    metadata_table = jvm_tables.table(WITH_INDEXES) / ".hoodie/metadata"  # whose is not looked at
+    metadata_table = jvm_tables.table(WITH_INDEXES) / ".hoodie/metadata"  # not looked at
     shutil.copytree(metadata_table, f"{location}/.hoodie/metadata")
     path = Path(location) / ".hoodie/hoodie.properties"
     names = "hoodie.table.metadata.partitions=files\nhoodie.table.metadata.partitions.inflight=column_stats"
@@ -303,7 +303,7 @@ def test_indexes_that_a_downgrade_has_dropped_are_not_there_after_an_upgrade(
 def test_what_a_payload_class_did_is_said_by_properties(
     payload: str, ordering: str, mode: str, merges: dict[str, str], tmp_path: Path
 ) -> None:
-    """As Hudi's EightToNineUpgradeHandler says it; and back, where the class itself merges."""
+    """The properties are those of Hudi's EightToNineUpgradeHandler; in version 8 the class itself merges."""
     location, payload = str(tmp_path / "t"), f"org.apache.hudi.common.model.{payload}"
     schema = pa.schema({"id": pa.string(), "ts": pa.int64()})
     HudiTable.create(location, name="t", schema=schema, record_key=["id"], ordering_field="ts")

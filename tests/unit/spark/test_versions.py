@@ -13,7 +13,7 @@ from airflow_provider.spark.versions import check_installed, check_session
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A site-packages with nothing in it, in place of this environment's."""
+    """An empty site-packages, in place of this environment's."""
     ours = [entry for entry in sys.path if "site-packages" not in entry]
     monkeypatch.setattr(sys, "path", [str(tmp_path), *ours])
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)
@@ -60,7 +60,7 @@ def test_the_client_alone_is_enough_for_a_server_only(site: Path) -> None:
 def test_the_pyspark_of_spark_home_is_its_own(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By spark-submit: what is installed beside it does not matter, because it is not imported."""
+    """With spark-submit an installed PySpark does not matter, because Python does not import it."""
     install(site, pyspark="4.3.0", pyspark_client="4.2.0")
     spark_home = tmp_path / "spark"
     spark_home.mkdir()

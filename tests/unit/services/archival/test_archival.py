@@ -1,4 +1,4 @@
-"""What leaves the active timeline, what stays, and that it can still be read."""
+"""The instants that leave the active timeline, and those that stay; readers can still read all of them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 
 class Refused:
-    """A lock that must not be taken."""
+    """A lock that must not be acquired."""
 
     fencing_token = 0
     excludes_hudi = False
@@ -102,7 +102,7 @@ def test_the_columns_stay_where_only_table_services_are_left(tmp_path: Path, alt
     assert columns != schema
     assert HudiTable.open(table.location).schema == columns
     assert snapshot(table).to_table().schema == columns
-    # The next load has them, too: the commit before may leave.
+    # The commit of the next load has the columns, too, so the commit before may leave.
     ingest_arrow(table, pa.Table.from_pylist([{"id": 3, "n": 3, "tip": 1.0}], columns), "upsert")
     left = archive(table, keep_min=1, keep_max=2).instants
     assert altered["instant"] in {each.requested_time for each in left}
@@ -398,7 +398,7 @@ def test_of_many_writers_one_archives(table: HudiTable, monkeypatch: pytest.Monk
     for count in range(1, 10):
         commits(table, 1, first=count)
         archive_when_due(table, 2, every=2)
-    # Of two over the limit the first look's writer is at it; who was killed there is followed in the end.
+    # Two commits over the limit, the first writer that looks archives; if it is killed, a later one does.
     assert tried == [3, 4, 7, 8, 9]
 
 

@@ -28,7 +28,7 @@ ONE = {"keep_min": 1, "keep_max": 2}
 
 @pytest.fixture
 def table(tmp_path: Path) -> HudiTable:
-    """Four trips in four file groups, with an index `files`."""
+    """A table with four trips in four file groups, and the index `files`."""
     table = create(tmp_path)
     commits(table, 1)
     run_index(table, schedule_index(table, ["files"]) or "")
@@ -37,7 +37,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 
 def clustered(table: HudiTable) -> str:
-    """Take both file groups out; two commits follow."""
+    """Replace both file groups by a clustering; two commits follow."""
     clustering = Clustering(table, "city=sf", outputs=1)
     clustering.commit()
     for number in (2, 3):
@@ -46,7 +46,7 @@ def clustered(table: HudiTable) -> str:
 
 
 def cleaner_dies(table: HudiTable, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A clean that has deleted its files, and has not completed."""
+    """Make a clean that has deleted its files, and has not completed."""
     (instant,) = pending_cleans(table) or [schedule_clean(table, NOW_ONLY)]
     put = Storage.put
 
@@ -94,7 +94,7 @@ def test_another_hudi_writers_clean_holds_it_as_well(table: HudiTable, state: St
 
 
 def lose_the_answer(table: HudiTable, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A clean that has deleted a file, and does not know it; the file."""
+    """Make a clean that has deleted a file, and lost the answer; return the file."""
     doomed = plan_clean(table, NOW_ONLY).files[0].path
     delete, stat = Storage.delete, Storage.stat
 
@@ -137,7 +137,7 @@ def test_a_file_that_is_gone_and_listed_holds_it_until_the_next_clean(
 def test_a_clean_heals_a_table_that_was_archived_past_such_a_file(
     table: HudiTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Earlier versions of this package did so: no reader could open the table any more."""
+    """Earlier versions of this package archived so: no reader could open the table any more."""
     replaced = clustered(table)
     before = fares(table)
     lose_the_answer(table, monkeypatch)
@@ -169,7 +169,7 @@ def test_a_file_of_which_a_clean_does_not_know_that_it_is_gone_is_missed(
 def test_a_slice_that_a_hidden_transaction_superseded_is_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_indexed: bool
 ) -> None:
-    """An older slice of the same file group is there yet, and is not taken for it."""
+    """An older slice of the same file group still exists; readers do not mistake it for the missing one."""
     table = create(tmp_path)
     commits(table, 1)
     if is_indexed:
@@ -199,7 +199,7 @@ def test_a_superseded_slice_that_is_gone_and_listed_goes_with_the_next_clean(
 
 
 def test_a_file_that_is_gone_and_listed_supersedes_nothing(table: HudiTable) -> None:
-    """A live file stays, also if the index does not list it."""
+    """A live file stays, even if the index does not list it."""
     newest = ingest(table, {0: 1.0})
     (lost,) = [each for each in table.base_files() if each.instant == newest["instant"]]
     table.storage.delete(lost.path)
@@ -209,7 +209,7 @@ def test_a_file_that_is_gone_and_listed_supersedes_nothing(table: HudiTable) -> 
 def test_what_a_restore_has_undone_is_not_listed_any_more(
     table: HudiTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of an undone commit was deleted by a clean that does not know it."""
+    """A clean has deleted a file of an undone commit without recording that."""
     kept = ingest(table, {8: 1.0}, operation="bulk_insert")["instant"]
     before = fares(table)
     undone = [ingest(table, {9: fare}, small_file_limit=0)["instant"] for fare in (2.0, 3.0)]
@@ -227,7 +227,7 @@ def test_what_a_restore_has_undone_is_not_listed_any_more(
 def test_what_an_earlier_restore_left_in_the_index_holds_archival_until_the_next_clean(
     table: HudiTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Earlier versions of this package asked the storage only which files an undone commit had."""
+    """Earlier versions of this package looked for files of an undone commit only on storage."""
     kept = ingest(table, {8: 1.0}, operation="bulk_insert")["instant"]
     undone = [ingest(table, {9: fare}, small_file_limit=0)["instant"] for fare in (2.0, 3.0)]
     lose_the_answer(table, monkeypatch)

@@ -1,4 +1,4 @@
-"""Archivers that are killed, or stand still, at any storage operation."""
+"""Archivers that are killed, or paused, at any storage operation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.unit.concurrency.simulation.scheduler import Killed, NoLock, Simulati
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
 COMMITS = 6
-STEPS = 110  # more than an archiver takes, which is tested
+STEPS = 110  # more operations than an archiver takes; a test checks that
 _OPERATIONS = ("put_if_absent", "put", "read", "list", "names", "stat", "delete")
 
 
 class DyingStorage(Storage):
-    """Counts operations, and dies before one of them."""
+    """A storage that counts operations, and ends the process before one of them."""
 
     def __init__(self, root: str, dies_at: int) -> None:
         super().__init__(root)
@@ -61,7 +61,7 @@ def archives(table: HudiTable) -> None:
 
 
 def rows(location: str) -> list[int]:
-    """What hudi-rs reads, and so do we."""
+    """The rows that hudi-rs and this package read; they must be equal."""
     batches = HudiTableBuilder.from_base_uri(location).build().read()
     theirs = pa.Table.from_batches(batches)["id"].to_pylist() if batches else []
     assert sorted(snapshot(HudiTable.open(location)).to_table()["id"].to_pylist()) == sorted(theirs)
@@ -69,7 +69,7 @@ def rows(location: str) -> list[int]:
 
 
 def files(location: str) -> dict[str, bytes]:
-    """All files, but for when the archival's entry was put, and what the clock was read off."""
+    """All files, without the time of the archival's entry, and without the clock's files."""
     folder = Path(location)
     paths = (p for p in folder.rglob("*") if p.is_file() and CLOCK_PREFIX not in str(p))
     found = {str(p.relative_to(folder)): p.read_bytes() for p in paths}
@@ -100,7 +100,7 @@ def test_killed_at_every_operation(
     except Killed:
         assert dies_at < STEPS - 1, "an archiver takes more operations than are tested: raise STEPS"
     assert rows(copy) == list(range(COMMITS)), "every reader sees all of it at any moment"
-    # Once there is an entry whoever comes next goes on, also where nothing would be due any more.
+    # Once there is an entry the next archiver continues, even if nothing would be due any more.
     begun = CommitLog(Storage(copy)).head() > COMMITS
     archive(HudiTable.open(copy), lock=NoLock()) if begun else archives(HudiTable.open(copy))
     assert files(copy) == archived_table
@@ -121,7 +121,7 @@ def state(simulation: Simulation) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("stands_still_at", range(0, STEPS, 6))
 def test_two_at_once(stands_still_at: int) -> None:
-    """One stands still at any operation while another one does it all, and then goes on."""
+    """One archiver pauses at any operation while another does all the work; then the first continues."""
     alone = of_commits(5)
     add_archiver(alone, "alone")
     alone.run([])

@@ -136,7 +136,7 @@ class Archived(RuleBasedStateMachine):
         told = found.scanner().to_table().to_pylist()
         self.copy.update({(row["city"], row["id"]): row["fare"] for row in told})
         self.consumer = found
-        # Deletes are not told; all that is there has arrived.
+        # The reader reports no deletes; every row that exists has arrived.
         assert {key: self.copy.get(key) for key in self.rows} == self.rows
 
     @invariant()

@@ -1,4 +1,4 @@
-"""The files of the archived timeline, which the JVM reads too."""
+"""The files of the archived timeline, which the JVM also reads."""
 
 from __future__ import annotations
 

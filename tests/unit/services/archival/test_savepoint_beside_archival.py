@@ -1,4 +1,4 @@
-"""A savepoint of a commit, when a commit that completed later was archived: other readers show that, too."""
+"""A savepoint of a commit, after a commit that completed later was archived: other readers show both."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def table(tmp_path: Path) -> HudiTable:
 
 
 def completed_late_and_superseded(table: HudiTable, is_indexed: bool) -> str:
-    """A commit after which one completed that is archived; a clean is about to take the file of that one.
+    """Make a commit, and a later commit that is archived, and whose file a clean is about to delete.
 
-    :return: its requested time; the table held the trips 0 and 1 then.
+    :return: the requested time of the first; the table had the trips 0 and 1 then.
     """
     ingest(table, {0: 0.0}, operation="bulk_insert")
     if is_indexed:
@@ -54,7 +54,7 @@ def ours_as_of(table: HudiTable, moment: str) -> dict[int, float]:
 
 
 def theirs_as_of(table: HudiTable, moment: str) -> dict[int, float]:
-    """The rows that hudi-rs tells."""
+    """The rows that hudi-rs shows."""
     return {row["id"]: row["fare"] for row in LakeTable(table.location)._theirs(as_of=moment)}
 
 
@@ -70,7 +70,7 @@ def test_a_savepoint_is_made_of_what_all_readers_tell_whatever_was_archived(
     (cleaner,) = pending_cleans(table)
     for path in planned_files(table.timeline().plan(Instant(cleaner, Action.CLEAN, State.REQUESTED)) or {}):
         table.storage.delete(path)
-    if is_indexed:  # by which hudi-rs goes
+    if is_indexed:  # hudi-rs compares these times
         with pytest.raises(SnapshotUnavailableError, match="which completed later, was archived"):
             create_savepoint(table, past)
     clean(table, NOW_ONLY)

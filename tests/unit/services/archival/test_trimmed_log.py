@@ -1,4 +1,4 @@
-"""The commit log, trimmed with the timeline: what writers and publishers find after an archival."""
+"""Writers and publishers after an archival, which trims the commit log with the timeline."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_commit_log_is_trimmed_with_the_timeline(table: HudiTable) -> None:
 
 
 def test_who_stood_still_past_the_logs_beginning_finds_that_out(table: HudiTable) -> None:
-    """A writer that has checked its heartbeat, and pauses right before it puts its entry."""
+    """The writer has checked its heartbeat, and pauses right before it puts its entry."""
     commits(table, 1)
     asleep = HudiTable.open(table.location)
     writer = begin_write(
@@ -69,7 +69,7 @@ def test_who_stood_still_past_the_logs_beginning_finds_that_out(table: HudiTable
 
 def test_who_stood_still_before_its_heartbeat_begins_on_what_there_is_then(table: HudiTable) -> None:
     class StandsStill(Storage):
-        """Before it asks for its instant the log goes on, and is trimmed past what it has seen."""
+        """A writer that pauses before it takes its instant, while the log is trimmed past its base."""
 
         stood = False
 

@@ -1,4 +1,4 @@
-"""A table of trips, a few rows a commit; what is archived of it, and what stays."""
+"""A table of trips with a few rows for each commit, for tests of archival."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def on_timeline(table: HudiTable) -> list[str]:
 
 
 def fares(table: HudiTable) -> dict[int, float]:
-    """The rows, which hudi-rs must see too."""
+    """The rows, which hudi-rs must also see."""
     rows = snapshot(table).to_table().to_pylist()
     batches = HudiTableBuilder.from_base_uri(table.location).build().read()
     theirs = pa.Table.from_batches(batches).to_pylist() if batches else []
@@ -47,7 +47,7 @@ def fares(table: HudiTable) -> dict[int, float]:
 
 
 def dead_writer(table: HudiTable) -> tuple[str, str]:
-    """A writer that was rolled back during its pause, and wrote a file when it woke up."""
+    """Make a writer that is rolled back during a pause, and writes a file when it wakes up."""
     writer = begin_write(table, operation="INSERT")
     writer.plan([], ["city=sf"])
     writer.heartbeat.stop()

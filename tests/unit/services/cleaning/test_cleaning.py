@@ -1,4 +1,4 @@
-"""Which files a clean deletes, which it keeps for which readers and writers, and what it leaves on disk."""
+"""The files that a clean deletes, those that it keeps for readers and writers, and its files on disk."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def row(id_: int, value: int, p: str = "a") -> dict[str, Any]:
 
 @pytest.fixture
 def made(tmp_path: Path) -> LakeTable:
-    """Five versions of one row in ``p=a``; one of another in ``p=b``."""
+    """A table with five versions of one row in ``p=a``, and one version of another row in ``p=b``."""
     table = Lake(tmp_path).create(SCHEMA, partition_by=["p"])
     table.ingest("upsert", [row(1, 0), row(2, 0, "b")])
     for value in (1, 2, 3, 4):
@@ -83,7 +83,7 @@ def commits_of(made: LakeTable) -> list[Instant]:
 
 
 def instants_in(made: LakeTable, partition: str = "p=a") -> list[str]:
-    """Requested times of the slices that are there."""
+    """Requested times of the slices on storage."""
     names = made.table.storage.names(partition)
     return sorted(name.rpartition("_")[2].removesuffix(".parquet") for name in names if "parquet" in name)
 
@@ -204,7 +204,7 @@ def test_a_file_that_cannot_be_deleted_is_for_the_next_clean(made: LakeTable, st
 def test_what_another_process_deletes_for_the_same_plan_is_deleted(made: LakeTable, stubborn: str) -> None:
     run_index(made.table, schedule_index(made.table, ["files"]) or "")
     instant = schedule_clean(made.table, NOW_ONLY) or ""
-    # Another deletes the file, and goes no further, before this clean takes the lock to complete.
+    # Another cleaner deletes the file, and stops, before this clean acquires the lock to complete.
     another = MeetingLock(lambda: (Path(made.table.location) / stubborn).unlink())
     result = run_clean(made.table, instant, lock=another)
     assert (result.deleted, result.failed) == (4, 0)
@@ -276,7 +276,7 @@ def test_a_reader_is_told_which_clean_of_another_hudi_writer_took_its_files(made
         made.ingest("upsert", [row(1, 5)])
         lease.check()
         (file,) = made.table.storage.list(READERS_FOLDER)
-        made.table.storage.delete(file.path)  # as for a cleaner that knows no leases
+        made.table.storage.delete(file.path)  # as a cleaner that ignores leases would do
         (cleaned,) = clean(made.table, NOW_ONLY)
         with pytest.raises(SnapshotUnavailableError, match=f"clean {cleaned.instant} of another Hudi writer"):
             lease.check()
@@ -371,7 +371,7 @@ def test_files_of_a_writer_go_once_it_was_rolled_back(made: LakeTable) -> None:
     assert plan_clean(made.table).files == ()
     writer.abort()
     assert plan_clean(made.table).files == ()
-    assert dead_file(made, writer.instant) == path  # by a task that outlived its job
+    assert dead_file(made, writer.instant) == path  # a task that outlived its job wrote it
     (orphan,) = plan_clean(made.table).files
     assert (orphan.path, orphan.reason) == (path, Reason.ROLLED_BACK)
     (result,) = clean(made.table)
@@ -436,7 +436,7 @@ def test_a_snapshot_whose_files_were_cleaned_is_not_read_in_part(made: LakeTable
 
 
 def test_a_file_that_a_rebase_gave_up_supersedes_nothing(tmp_path: Path) -> None:
-    """It was listed before it was deleted, and its instant has completed since, with other files."""
+    """The file was listed before it was deleted; its instant has completed since, with other files."""
     table, found = another_hudi_writer.create_trips(str(tmp_path / "trips")), []
     first, requested_earlier = another_hudi_writer.only_file(table), another_hudi_writer.Jvm(table)
     alone: dict[str, Any] = {"small_file_limit": 0}
@@ -446,7 +446,8 @@ def test_a_file_that_a_rebase_gave_up_supersedes_nothing(tmp_path: Path) -> None
         ingest_arrow(table, another_hudi_writer.rows({3: 3.0}), "bulk_insert", **alone)
         found.append(Found.of(table.storage))
 
-    # As long as there is one file the row may be in it, and goes there. Then it is looked for, and is new.
+    # With only one file the row goes there without a look-up. With two files the look-up finds that it is
+    # new.
     new, lock = another_hudi_writer.rows({7: 7.0}), MeetingLock(overtake)
     assert ingest_arrow(table, new, lock=lock, on_conflict="rebase", **alone)["rebases"] == 1
     view = table.view()

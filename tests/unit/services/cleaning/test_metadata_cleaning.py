@@ -1,4 +1,4 @@
-"""Which files of the metadata table a clean deletes after a compaction, and which it keeps."""
+"""The files of the metadata table that a clean deletes after a compaction, and those that it keeps."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_slices_stay_for_readers_and_writers_that_live(table: HudiTable) -> None
         for number in range(4):
             commit(table, number)
             made.append(compacted(table))
-        # It began before the first compaction was planned, and may have seen none.
+        # The reader began before the first compaction was planned, and may have seen no compaction.
         assert base_instants(table) == ["00000000000000000", *made]
     assert {each.path.rpartition("_")[2] for each in superseded_files(table)} >= {f"{made[1]}.hfile"}
     with begin_write(table, operation="UPSERT", lock=NoLock()) as writer:
@@ -135,7 +135,7 @@ def test_instants_leave_once_they_left_the_table_itself(table: HudiTable) -> Non
 
 
 def test_instants_whose_log_files_are_read_stay(table: HudiTable) -> None:
-    """Also a file group that is not compacted, because its log files are small."""
+    """Log files also stay in a file group that is not compacted because they are small."""
     storage = metadata_storage(table.storage)
     compacted_late = [commit(table, number) for number in range(4)]
     archive(table, keep_min=1, keep_max=2, lock=NoLock())
@@ -146,7 +146,7 @@ def test_instants_whose_log_files_are_read_stay(table: HudiTable) -> None:
 
 
 def dies(table: HudiTable) -> str:
-    """A writer that stands still, and is rolled back; its instant."""
+    """Make a writer that pauses and is rolled back; return its instant."""
     writer = begin_write(
         table, operation="UPSERT", lock=NoLock(), settings=WriteSettings(heartbeat=HeartbeatSettings(3600.0))
     )
@@ -156,7 +156,7 @@ def dies(table: HudiTable) -> str:
 
 
 def wakes_up(table: HudiTable, dead: str, *, requests: bool) -> list[str]:
-    """What a writer does that does not know that it is dead: it stages its records."""
+    """Let a writer that does not know that it is dead stage its records."""
     storage = metadata_storage(table.storage)
     lost = FileList({"lost.parquet": FileInfo(5)})
     located: dict[str, Payload | None] = {str(key): RecordLocation("lost", "f-0", 0) for key in range(9)}
@@ -189,7 +189,7 @@ def test_a_late_log_file_of_a_dead_writer_is_never_read(table: HudiTable, reques
     assert not any(storage.stat(path) for path in late), "its files went before its instant was passed"
     check_indexes(table)
 
-    # Once more, when nothing on the timeline tells any more that it is dead.
+    # The writer wakes up again, when the timeline no longer says that it is dead.
     late = wakes_up(table, dead, requests=requests)
     said = records(table)
     listed = said[FILES][files_key("city=sf")]
@@ -208,7 +208,7 @@ def test_a_late_log_file_of_a_dead_writer_is_never_read(table: HudiTable, reques
 
 
 def test_a_late_log_file_in_a_file_group_that_nothing_changes(table: HudiTable) -> None:
-    """Whose base file is older than the dead writer: the archived timeline says that it is none of its."""
+    """The base file is older than the dead writer; the archived timeline shows that the writer is dead."""
     storage = metadata_storage(table.storage)
     commit(table, 3)
     unchanged = [
@@ -263,7 +263,7 @@ def test_a_dead_writers_pending_instant_does_not_hold_archival_up(table: HudiTab
 
 
 def test_who_completes_an_archived_compaction_again_does_no_harm(table: HudiTable) -> None:
-    """The state that a cleaner leaves that pauses right before its last step."""
+    """A cleaner that pauses right before its last step leaves this state."""
     storage = metadata_storage(table.storage)
     commit(table, 0)
     first = compacted(table)

@@ -1,4 +1,4 @@
-"""Carrying clustering plans out beside writers, dead executors and second executors: no row changes."""
+"""Executing clustering plans beside writers, dead executors and second executors: no row changes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def row(id_: int, part: str = "a") -> dict[str, Any]:
 
 @pytest.fixture
 def table(tmp_path: Path) -> LakeTable:
-    """Partitions ``a`` and ``b`` with three file groups each."""
+    """A table with partitions ``a`` and ``b`` of three file groups each."""
     return make(tmp_path)
 
 
@@ -121,7 +121,7 @@ def plan(table: LakeTable, **given_: Any) -> str:
 
 
 def meta(table: LakeTable) -> pa.Table:
-    """All columns of all rows but the name of the file, in the order of the keys."""
+    """All columns of all rows except the file's name, in the order of the keys."""
     rows = snapshot(table.table, meta_columns=True).to_table().drop_columns(["_hoodie_file_name"])
     return rows.sort_by([("part", "ascending"), ("id", "ascending")])
 
@@ -159,7 +159,7 @@ def test_the_same_rows_in_any_layout(
         files.sort(key=lambda base_file: int(base_file.write_token.partition("-")[0]))
         rows = pa.concat_tables([read_base_file(table.table.storage, each.path) for each in files])
         order = row_order(layout, [rows[name] for name in columns])
-        # What is equal in the layout may stand in any order, and the columns decide what is equal.
+        # Rows that are equal in the layout may be in any order; the columns decide which rows are equal.
         assert rows.select(columns).take(order).equals(rows.select(columns).combine_chunks())
 
 
@@ -247,8 +247,8 @@ class Moments:
 
 @pytest.mark.parametrize("at", Moments.ALL)
 def test_an_upsert_into_a_planned_group_at_every_point(table: LakeTable, at: str) -> None:
-    # Design section 5: the ingestion, which is more important, always gets through; the clustering of what
-    # it touched is left out, and that of the other partition is not.
+    # The ingestion has the higher priority, and always gets through. The clustering leaves out the group that
+    # the ingestion touched, and commits the other partition's.
     moments = Moments(table, at)
     before = meta(table)
     instant = plan(table)
@@ -266,7 +266,7 @@ def test_an_upsert_into_a_planned_group_at_every_point(table: LakeTable, at: str
     assert changed["a", 5]["text"] == "new"
     assert [row for row in rows if changed[row["part"], row["id"]] != row] == [rows[5]]
     table.check_now(table.rows())
-    # What was left out is planned the next time.
+    # The next plan contains the group that was left out.
     again = schedule_clustering(table.table, PACKED)
     assert (again is not None) == (left_out == 1)
 
@@ -279,7 +279,7 @@ def test_every_group_hit_leaves_nothing_to_commit(table: LakeTable) -> None:
         cluster_in_process(table.table)
     assert pending_clusterings(table.table) == []
     table.check()
-    # The input has changed, so that this was no failure.
+    # The input has changed, so this does not count as a failure.
     assert failures_in_a_row(table.table) == []
 
 
@@ -292,7 +292,7 @@ def test_a_live_writer_of_higher_priority_is_not_disturbed(table: LakeTable) -> 
         result = cluster_in_process(table.table, instant)
         assert result is not None
         assert (result["partitions"], result["groups_left_out"]) == (["part=b"], 1)
-        other = schedule_clustering(table.table, PACKED)  # without what it works on
+        other = schedule_clustering(table.table, PACKED)  # without the file groups of the pending plan
         assert other is not None
     with begin_write(table.table, operation="UPSERT", lock=open_lock({}, storage)) as ingestion:
         ingestion.plan([base.file_group for base in table.table.view().base_files("part=a")])
@@ -319,13 +319,13 @@ def test_the_same_plan_started_twice_at_once_completes_once(table: LakeTable) ->
         with pytest.raises(WriteConflictError, match="is being carried out already") as caught:
             cluster_in_process(table.table, instant)
         seconds.append(str(caught.value))
-        assert cluster_in_process(table.table) is None  # whoever looks for any plan finds none
+        assert cluster_in_process(table.table) is None  # a search for any plan finds none
         return one_by_one(tasks)
 
     first = run_clustering(ClusteringJob(table.location, instant), table.table, write_group)
     assert first is not None
     assert len(seconds) == 2
-    # Whoever comes later is told what the first one did.
+    # A later executor gets the first one's result.
     assert cluster_in_process(table.table, instant) == {**first, "already_committed": True}
     assert [i.requested_time for i in table.table.timeline().commits()].count(instant) == 1
     table.check()
@@ -341,7 +341,7 @@ def test_a_plan_that_nobody_began_is_carried_out_by_the_next_run(table: LakeTabl
 
 
 def killed(table: LakeTable, instant: str) -> None:
-    """An execution that wrote a file, and has been silent since for too long."""
+    """An execution that wrote a file, and has been silent for too long since."""
     storage = table.table.storage
     writer = begin_planned(table.table, instant, heartbeat=HeartbeatSettings(3600.0))
     (group, *_) = pending_plan(table.table, instant).groups
@@ -384,7 +384,7 @@ def test_a_task_that_outlives_its_rollback_leaves_nothing(table: LakeTable) -> N
 
 
 class DiskFullError(Exception):
-    """What a failing disk says."""
+    """The error of a full disk."""
 
 
 def fail(table: LakeTable) -> None:
@@ -417,7 +417,7 @@ def test_it_stops_itself_after_three_failures_until_it_is_cleared(
 ) -> None:
     for _ in range(3):
         fail(table)
-    table.ingest("bulk_insert", [row(1, "other")])  # changes nothing that failed
+    table.ingest("bulk_insert", [row(1, "other")])  # this commit changes no file group that failed
     told = r"has failed 3 times in a row, last instant \d+ \(DiskFullError: no space left\)"
     with pytest.raises(ServiceStoppedError, match=told):
         schedule_clustering(table.table, PACKED)

@@ -1,4 +1,4 @@
-"""The description of a clustering that goes to a Spark job."""
+"""The description of a clustering for a Spark job."""
 
 from __future__ import annotations
 

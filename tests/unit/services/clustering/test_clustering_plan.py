@@ -1,4 +1,4 @@
-"""What a clustering plan takes, and how it is kept."""
+"""The file groups of a clustering plan, and the plan's files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
 
 @pytest.fixture
 def table(tmp_path: Path) -> LakeTable:
-    """Partition ``a`` with four file groups, ``b`` with two, ``c`` with one."""
+    """A table: partition ``a`` with four file groups, ``b`` with two, ``c`` with one."""
     made = Lake(tmp_path).create(SCHEMA, partition_by=["part"])
     for number, parts in enumerate(("abc", "ab", "a", "a")):
         rows = [
@@ -44,7 +44,7 @@ def table(tmp_path: Path) -> LakeTable:
 
 
 def planned(table: LakeTable, **settings: Any) -> dict[str, list[tuple[int, int]]]:
-    """Of each clustering group how many file groups it reads and writes, by partition."""
+    """The number of file groups that each clustering group reads and writes, by partition."""
     plan = preview_clustering(table.table, ClusteringSettings(**settings))
     found: dict[str, list[tuple[int, int]]] = {}
     for group in plan.groups if plan else ():
@@ -81,7 +81,7 @@ def test_file_groups_of_the_limit_s_size_are_left_alone(table: LakeTable) -> Non
 def test_new_file_groups_get_about_the_target_size(table: LakeTable) -> None:
     total = sum(sizes(table, "part=a"))
     assert planned(table, partitions=("part=a",), target_file_size=total // 2 + 1) == {"part=a": [(4, 2)]}
-    # As many as before would be for nothing, where nothing is ordered.
+    # Without an order, a rewrite into as many files as before would gain nothing.
     assert planned(table, target_file_size=1) == {}
 
 
@@ -90,7 +90,7 @@ def test_a_group_has_a_largest_size_and_a_plan_most_groups(table: LakeTable) -> 
     found = planned(table, max_group_size=two)
     assert found["part=a"] == [(2, 1), (2, 1)]
     assert planned(table, max_group_size=two, max_groups=1) == {"part=a": [(2, 1)]}
-    # What spares most files comes first.
+    # Groups that save the most files come first.
     assert planned(table, max_groups=1) == {"part=a": [(4, 1)]}
 
 

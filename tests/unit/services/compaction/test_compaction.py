@@ -61,13 +61,14 @@ from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebui
 
 
 class Meanwhile(NoLock):
-    """A table lock; before it is had, something else happens."""
+    """A table lock that calls a function before it is acquired."""
 
     def __init__(self, happens: Callable[[], None]) -> None:
         self._happens: Callable[[], None] | None = happens
 
     def holder(self) -> LockHolder | None:
-        # While somebody has it a write waits for its turn; else it would commit without.
+        # While another process holds the lock a write waits for it; otherwise the write would commit without
+        # the lock.
         return LockHolder("another", 0, 0.0) if self._happens else None
 
     def is_held(self) -> bool:
@@ -158,7 +159,7 @@ def test_the_plan_is_the_one_that_the_jvm_made(jvm_tables: JvmTables) -> None:
         return sorted(([*(each[key] for key in keys), *logs(each)] for each in plan["operations"]), key=str)
 
     def logs(operation: dict[str, Any]) -> list[Any]:
-        # Beside a base file, the empty log file that the file group begins with is left out here.
+        # Beside a base file, this leaves out the empty log file with which the file group begins.
         names, metrics = operation["deltaFilePaths"], operation["metrics"]
         count, size = metrics["TOTAL_LOG_FILES"], metrics["TOTAL_LOG_FILES_SIZE"]
         first = f".{operation['fileId']}_{operation['baseInstantTime']}.log.1_0-0-0"
@@ -172,7 +173,7 @@ def test_the_plan_is_the_one_that_the_jvm_made(jvm_tables: JvmTables) -> None:
 
 
 def test_few_records_beside_a_large_base_file_wait(table: HudiTable) -> None:
-    """All of it would be written again for them; but they do not wait for ever."""
+    """The whole base file would be written again for a few records; but they do not wait for ever."""
     base = MetadataFile("base", "10", "10", 100_000)
     few, many = (MetadataFile("log", "20", "21", size) for size in (9_000, 11_000))
     slices = [
@@ -195,7 +196,7 @@ def test_few_records_beside_a_large_base_file_wait(table: HudiTable) -> None:
 
 
 def test_what_completes_after_the_plan_is_left_to_the_next(table: HudiTable) -> None:
-    """Whenever it was requested, and although it is there before the compaction is carried out."""
+    """This holds for any requested time, even if the commit completes before the plan is executed."""
     commit(table, 1, 2)
     planned: list[str] = []
     lock = Meanwhile(lambda: planned.append(schedule(table)))
@@ -215,7 +216,7 @@ def test_what_completes_after_the_plan_is_left_to_the_next(table: HudiTable) -> 
 
 
 def test_a_commit_within_the_planning_is_part_of_the_plan(table: HudiTable) -> None:
-    """The planner looks again, also if the lock has failed to exclude another one."""
+    """The planner looks again, even if the lock has failed to exclude another writer."""
     commit(table, 1)
 
     class SlowStorage(Storage):
@@ -293,7 +294,7 @@ def test_an_index_that_is_built_again_keeps_its_new_base_files(table: HudiTable)
 
     commit(table, 4)
     instant = schedule(table)
-    drop_index(table, [FILES])  # with it the metadata table goes, and its plan
+    drop_index(table, [FILES])  # this drops the metadata table, with its plan
     assert pending_compactions(table) == []
     with pytest.raises(NoSuchInstantError, match="schedule one first"):
         run_compaction(table, instant)
@@ -326,7 +327,7 @@ def test_another_hudi_writers_plan_is_left_to_it(table: HudiTable) -> None:
 def test_a_plan_that_a_jvm_carries_out_under_the_shared_lock_is_not_carried_out_again(
     table: HudiTable,
 ) -> None:
-    """A JVM completes it at a time of its own: two of one instant are more than hudi-rs can read."""
+    """A JVM completes the plan at a time of its own; hudi-rs cannot read two completions of one instant."""
     commit(table, 1)
     instant = schedule(table)
     completed_by_the_jvm = after(after(instant))
@@ -381,19 +382,19 @@ def test_after_a_commit_it_is_looked_whether_one_is_due(
     compact_when_due(table, 12)
     compact_when_due(table, 20, every=100)
     assert not [i for i in metadata_timeline(table).instants if i.action is not Action.DELTA_COMMIT]
-    commit(table, 9)  # a load asks at the tenth entry
+    commit(table, 9)  # a load checks at the tenth entry
     assert [i for i in metadata_timeline(table).commits() if i.action is Action.COMMIT]
     assert not metadata_timeline(table).pending()
     check_indexes(table)
     commit(table, 10)
     instant = schedule(table)
-    compact_when_due(table, 21)  # what somebody else began is finished
+    compact_when_due(table, 21)  # the load finishes a compaction that another process began
     assert pending_compactions(table) == []
     assert run_compaction(table, instant).file_groups == 2
 
     raw = {**table.config.to_properties(), "hoodie.metadata.compact.max.delta.commits": "many"}
     table.storage.put(PROPERTIES_PATH, "\n".join(f"{k}={v}" for k, v in raw.items()).encode())
-    compact_when_due(table, 10)  # the commit is done
+    compact_when_due(table, 10)  # the commit has completed
     assert "could not be compacted now" in caplog.text
     assert "not 'many'" in caplog.text
 

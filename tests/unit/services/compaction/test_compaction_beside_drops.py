@@ -1,7 +1,7 @@
 """A compaction of the metadata table, while another process drops one of its indexes and builds it again.
 
-A compactor may stand still with a base file of the old index in its hands. That file must never count as one
-of the new index, whose records would be hidden by it.
+A compactor may pause after it has computed a base file of the old index. That file must never count as a base
+file of the new index, whose records it would hide.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def build(table: HudiTable) -> None:
 def before_it_writes(
     monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None], then: Callable[[], None] = lambda: None
 ) -> None:
-    """Something happens before a compactor writes into the record index, and something right after that."""
+    """Call a function before a compactor writes into the record index, and another one right after."""
     real = compaction.compacted
 
     def compacted(storage: Any, own: Any, found: Any, instant: str) -> Any:
         if found.partition != RECORD_INDEX:
             return real(storage, own, found, instant)
         monkeypatch.setattr(compaction, "compacted", real)
-        records = list(own.slice_records(found))  # it has read the slice before the drop
+        records = list(own.slice_records(found))  # the compactor has read the slice before the drop
         monkeypatch.setattr(own, "slice_records", lambda _: iter(records))
         meanwhile()
         written = real(storage, own, found, instant)
@@ -151,7 +151,7 @@ def test_a_file_that_comes_when_the_index_is_there_again_is_not_read_and_then_cl
     content, path = file_of_the_compaction(table, planned, monkeypatch)
     drop_and_build(table)
     table.storage.put(path, content)
-    # The instant that tells is not archived, although its name is lower than all that is.
+    # The instant that decides is not archived, although its name is lower than all archived ones.
     commit(table, 3)
     archive(table, keep_min=1, keep_max=2, lock=NoLock())
     assert archive_metadata_timeline(table) == []
@@ -174,7 +174,7 @@ def test_a_file_that_comes_when_the_index_is_there_again_is_not_read_and_then_cl
 def file_of_the_compaction(
     table: HudiTable, planned: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[bytes, str]:
-    """The compaction is done; what it has written into a file group of the record index, and where."""
+    """Run the compaction; return content and path of its base file in a file group of the record index."""
     run_compaction(table, planned)
     name = of(table, planned)[0]
     path = f"{METADATA_FOLDER}/{RECORD_INDEX}/{name}"

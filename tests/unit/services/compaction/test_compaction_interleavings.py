@@ -1,4 +1,4 @@
-"""Compactors among writers and all other services, one storage operation at a time."""
+"""Compactors beside writers and all other services, one storage operation at a time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def indexed() -> Simulation:
 
 @cache
 def compacted() -> Simulation:
-    """That table with archived instants, also of the metadata table; and a commit since."""
+    """That table with archived instants, also of the metadata table, and a later commit."""
     simulation = indexed().copy()
     for name in ("first", "second"):
         for add in (add_archiver, add_compactor):
@@ -75,9 +75,9 @@ def compacted() -> Simulation:
 
 
 def check_index(simulation: Simulation) -> None:
-    """After :func:`check`: the index says which data files are there; none of a dead writer's."""
+    """After :func:`check`: check that the index lists exactly the data files, and none of a dead writer."""
     table = simulation.table()
-    for instant in pending_cleans(table):  # whose files may be gone already
+    for instant in pending_cleans(table):  # its files may be deleted already
         run_clean(table, instant, lock=NoLock())
     dead = {entry.rolls_back for entry in simulation.entries() if isinstance(entry, Rollback | Revert)}
     found: dict[str, int] = {}
@@ -97,7 +97,7 @@ def _instant(name: str) -> str:
 
 
 class CompactedInterleaving(Interleaving):
-    """As the machine without an index; what it knows how to do goes on, and compactors are among it."""
+    """The machine without an index, with its rules, and compactors among the actors."""
 
     @initialize(upsert=st.sampled_from(UPSERTS))
     def a_table(self, upsert: Upsert) -> None:

@@ -1,4 +1,4 @@
-"""Compactors that are killed, or stand still, at any storage operation."""
+"""Compactors that are killed, or paused, at any storage operation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.concurrency.simulation.scheduler import Killed, NoLock
 from tests.unit.services.indexed_table import EVERY_COMMIT, check_indexes, commit, indexed_table, rows
 
 COMMITS = 5
-STEPS = 160  # more than a compactor takes, which is tested
+STEPS = 160  # more operations than a compactor takes; a test checks that
 _OPERATIONS = (
     "put_if_absent",
     "move_if_absent",
@@ -43,7 +43,7 @@ _OPERATIONS = (
 
 
 class InterruptedStorage(Storage):
-    """Before one of its operations, counted over all storages of this kind, something happens."""
+    """A storage that calls a function before one of its operations, counted over all such storages."""
 
     left = -1
 
@@ -64,7 +64,7 @@ class InterruptedStorage(Storage):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> HudiTable:
-    """A table with a superseded slice, and instants to be archived, in its metadata table."""
+    """A table whose metadata table has a superseded slice, and instants that are due for archival."""
     table = indexed_table(tmp_path_factory.mktemp("lake") / "trips")
     for number in range(COMMITS):
         commit(table, number)
@@ -81,7 +81,7 @@ def table(made: HudiTable, tmp_path: Path) -> HudiTable:
 
 @pytest.fixture
 def compacts(table: HudiTable, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], bool]:
-    """A compactor; tells whether it came to the operation before which something was to happen."""
+    """Run a compactor; return whether it reached the chosen operation."""
     storage = InterruptedStorage(table.location)
 
     def work(at: int, happens: Callable[[], None]) -> bool:
@@ -93,7 +93,7 @@ def compacts(table: HudiTable, monkeypatch: pytest.MonkeyPatch) -> Callable[[int
 
         monkeypatch.setattr(InterruptedStorage, "happens", staticmethod(there))
         InterruptedStorage.left = at
-        # A plan's put at a place of the log that was trimmed meanwhile is refused.
+        # The log refuses a plan's put at a place that was trimmed meanwhile.
         with suppress(Killed, InstantRolledBackError):
             compact(HudiTable(storage, table.config), EVERY_COMMIT, lock=NoLock())
         InterruptedStorage.left = -1
@@ -109,7 +109,7 @@ def compactions(table: HudiTable) -> list[str]:
 
 
 def check_small(table: HudiTable) -> None:
-    """No leftover remains, and the files that no reader needs are gone."""
+    """Check that no leftover remains, and that files that no reader needs are deleted."""
     assert pending_compactions(table) == []
     storage = metadata_storage(table.storage)
     assert not Timeline.load(storage).pending()
@@ -122,7 +122,7 @@ def check_small(table: HudiTable) -> None:
 
 
 def killed() -> None:
-    InterruptedStorage.left = 0  # the next operation too: no finally gets anything done
+    InterruptedStorage.left = 0  # the next operation fails too, so that no `finally` has an effect
     raise Killed
 
 
@@ -137,7 +137,7 @@ def test_killed_at_every_operation(at: int, table: HudiTable, compacts: Any) -> 
     assert rows(table) == list(range(COMMITS)), "every reader sees all of it at any moment"
     for name in table.storage.names(HEARTBEAT_FOLDER):
         os.utime(f"{table.location}/{HEARTBEAT_FOLDER}/{name}", (0, 0))
-    commit(table, COMMITS)  # which finishes what was begun, or makes it dead
+    commit(table, COMMITS)  # it finishes a begun compaction, or rolls it back
     compact(table, EVERY_COMMIT, lock=NoLock())
     check_indexes(table)
     check_small(table)
@@ -150,7 +150,7 @@ def test_killed_at_every_operation(at: int, table: HudiTable, compacts: Any) -> 
 
 @pytest.mark.parametrize("at", share_of(range(0, STEPS, 5)))
 def test_standing_still_at_an_operation(at: int, table: HudiTable, compacts: Any) -> None:
-    """While others commit, compact, clean and archive until it is long forgotten."""
+    """Others commit, compact, clean and archive during the pause, until the compaction is archived."""
 
     def meanwhile() -> None:
         for number in range(3):

@@ -62,7 +62,7 @@ def test_a_killed_compaction_is_undone_or_done_and_the_next_one_goes_on(killed_a
     simulation.run([0] * killed_at + [900])
     assert seen(simulation) == SEEN
     recover(simulation)
-    # Simulated rows are in no schema that the real task could write: an actor carries the plan out.
+    # The real task cannot write the schema of simulated rows, so an actor executes the plan.
     add_table_compactor(simulation, "next")
     add_table_compaction_executor(simulation, "executor")
     simulation.run([])

@@ -1,4 +1,4 @@
-"""Savepoints and restores: what they keep and undo, what is in their way, and what is left on disk."""
+"""Savepoints and restores: the commits that they keep and undo, their refusals, and the files on disk."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SECOND = [row(1, 1), row(2, 0, "b")]
 
 @pytest.fixture
 def made(tmp_path: Path) -> LakeTable:
-    """An insert; an update; an overwrite of ``p=a``; a clustering of ``p=a``; a new partition."""
+    """A table with an insert, an update, an overwrite and a clustering of ``p=a``, and a new partition."""
     table = Lake(tmp_path).create(SCHEMA, partition_by=["p"])
     table.ingest("upsert", FIRST)
     table.ingest("upsert", [row(1, 1)])

@@ -1,4 +1,4 @@
-"""Which queries of the past are answered after archival, which are refused, and why."""
+"""Queries of the past after archival: answers, refusals, and their reasons."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table(tmp_path: Path) -> HudiTable:
 def write(
     table: HudiTable, states: dict[str, dict[int, float]], wanted: dict[int, float], **how: Any
 ) -> None:
-    """Ingest; what the table holds after that is known by the commit."""
+    """Ingest, and record the table's rows after the commit."""
     instant = ingest(table, wanted, **how)["instant"]
     states[instant] = fares(table)
 
@@ -71,7 +71,7 @@ def test_what_an_archived_commit_replaced_is_not_missed(table: HudiTable, how: s
 
 
 def overtaken(table: HudiTable) -> tuple[str, str]:
-    """An upsert that was requested first, and completes after the one that overtook it, merged on it."""
+    """An upsert that was requested first, and completes later than another one, on which it is merged."""
     ingest(table, {0: 0.0})
     before: list[str] = []
     lock = MeetingLock(lambda: before.append(ingest(table, {0: 1.0})["instant"]))
@@ -91,7 +91,7 @@ def test_a_slice_that_an_archived_rebase_took_out_is_not_missed(table: HudiTable
     archive(table, keep_min=4, keep_max=5)
     assert late not in on_timeline(table)
     for instant, rows in states.items():
-        if instant == before:  # its slice is gone
+        if instant == before:  # its slice is deleted
             with pytest.raises(SnapshotUnavailableError, match=r"clean \d+ deleted city=sf/.*" + before):
                 fares_as_of(table, instant)
             with pytest.raises(
@@ -117,7 +117,7 @@ def test_a_commit_that_completed_later_and_was_archived_is_hidden(table: HudiTab
 
 
 def test_a_file_of_a_commit_that_a_restore_has_undone_is_not_missed(table: HudiTable) -> None:
-    """A clean took it, the restore its commit, and archival its place on the timeline."""
+    """A clean deleted the file, a restore undid its commit, and archival removed its instant."""
     states: dict[str, dict[int, float]] = {}
     first = commits(table, 2)[-1]
     kept: list[str] = []
@@ -140,7 +140,7 @@ def test_a_file_of_a_commit_that_a_restore_has_undone_is_not_missed(table: HudiT
 def test_a_file_of_an_archived_commit_that_was_superseded_later_is_missed(
     table: HudiTable, is_known: bool
 ) -> None:
-    """Also if the archive is lost, so that nothing tells whether the file belongs to a commit."""
+    """This holds even if the archive is lost, and nothing says whether the file belongs to a commit."""
     commits(table, 1, first=9)
     first = ingest(table, {0: 0.0}, operation="bulk_insert")["instant"]
     past = ingest(table, {1: 0.0}, operation="bulk_insert")["instant"]
@@ -163,7 +163,7 @@ def test_before_the_first_commit_there_is_nothing(table: HudiTable) -> None:
 
 
 def test_with_the_default_options_the_newest_commit_is_always_told(table: HudiTable) -> None:
-    """150 commits, a clustering every nine, a clean after each of them."""
+    """The table has 150 commits, a clustering after every ninth, and a clean after each commit."""
     told: dict[str, dict[int, float]] = {}
     expected: dict[int, float] = {}
     refused = []

@@ -1,6 +1,6 @@
 """Any history, with commits that complete in another order than they were requested: the past is exact.
 
-A snapshot is refused only where a file of it is gone, which is looked for on storage.
+A snapshot is refused only if a file of it is deleted, which the test checks on storage.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ policies = st.sampled_from(
 
 @dataclass
 class Commit:
-    """A commit, what the table held after it, and in which files."""
+    """A commit, with the table's rows and files after it."""
 
     requested: str
     completed: str
@@ -92,7 +92,7 @@ class Past(RuleBasedStateMachine):
 
     @rule(mine=late_writes, others=st.lists(st.one_of(writes, services), min_size=1, max_size=3))
     def overtaken(self, mine: tuple[str, set[Key]], others: list[tuple[str, set[Key]]]) -> None:
-        """Requested before the others, and completed after them."""
+        """A commit that is requested before the others, and completes after them."""
         lock = MeetingLock(lambda: [self.act(*other) for other in others])
         self.write(*mine, lock=lock, on_conflict="rebase")
 
@@ -102,7 +102,7 @@ class Past(RuleBasedStateMachine):
 
     @rule(retention=policies)
     def a_cleaner_dies(self, retention: Retention) -> None:
-        """Its files are deleted, and it has not completed."""
+        """A cleaner dies after it has deleted its files, before it completes."""
         instant = schedule_clean(self.made.table, retention)
         put = Storage.put
 
@@ -143,7 +143,7 @@ class Past(RuleBasedStateMachine):
 
     @rule()
     def what_completed_late_is_archived(self) -> None:
-        """What had overtaken it stays."""
+        """Archive a commit that completed late; the commits that overtook it stay."""
         active = self.active()
         late = [one for one, other in pairwise(active) if other.requested < one.requested]
         if late:
@@ -241,7 +241,7 @@ class Past(RuleBasedStateMachine):
         version = self.version
         rows = [{"id": id_, "p": partition, "v": version} for partition, id_ in sorted(batch)]
         self.made.ingest(operation, rows, small_file_limit=0, **how)
-        if how:  # it may have come before some of the others, as far as it did not meet them
+        if how:  # it may come before some of the others with which it did not conflict
             self.rows = {(row["p"], row["id"]): row["v"] for row in self.made._theirs()}
         elif operation == "insert_overwrite":
             parts = {partition for partition, _ in batch}
@@ -254,7 +254,7 @@ class Past(RuleBasedStateMachine):
         self.committed()
 
     def committed(self) -> None:
-        """What completed just now, if anything did."""
+        """The commit that has just completed, if any."""
         newest = self.made.table.timeline().commits()[-1]
         if self.history and newest.completion_time == self.history[-1].completed:
             return
@@ -271,7 +271,7 @@ class Past(RuleBasedStateMachine):
         return next(iter(found), None) is not None
 
     def theirs(self, commit: Commit) -> Rows | None:
-        """The rows that hudi-rs tells as of a commit; None where a file that it opens is gone."""
+        """The rows that hudi-rs shows as of a commit; None if a file that it opens is deleted."""
         try:
             found = self.made._theirs(as_of=commit.requested)
         except Exception as error:
@@ -281,7 +281,7 @@ class Past(RuleBasedStateMachine):
         return {(row["p"], row["id"]): row["v"] for row in found}
 
     def doomed(self) -> set[str]:
-        """Files that are gone, or that a clean that has not completed is about to take."""
+        """Files that are deleted, or that a pending clean is about to delete."""
         storage = self.made.table.storage
         planned = cleaned_files(storage, Timeline.load(storage)).items()
         pending = {path for path, each in planned if each.state is not State.COMPLETED}
