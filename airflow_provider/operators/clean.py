@@ -111,10 +111,10 @@ class CleanOperator(TableOperator):
 
     def _tell(self, plan: CleanPlan, *, each_file: bool) -> None:
         for file in plan.files if each_file else ():
-            self.log.info("%s, %d bytes, %s", file.path, file.size, file.reason)
-        self.log.info("planned to be deleted: %d files, %d bytes", len(plan.files), plan.size)
+            self.log.info("%s, %s bytes, %s", file.path, f"{file.size:,}", file.reason)
+        self.log.info("planned to be deleted: %d files, %s bytes", len(plan.files), f"{plan.size:,}")
         for held in plan.held:
-            self.log.info("kept for %s: %d files, %d bytes", held.by, held.files, held.size)
+            self.log.info("kept for %s: %d files, %s bytes", held.by, held.files, f"{held.size:,}")
         for name in plan.expired_consumers:
             self.log.warning("consumer %s has not come back; nothing is kept for it any more", name)
 

@@ -317,9 +317,10 @@ class RunClusteringOperator(SparkOperator):
 
     def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
         self.log.info(
-            "clustering %s completed at %s: %d of %d groups, %d file groups became %d, %d rows, %d bytes",
+            "clustering %s completed at %s: %d of %d groups, %d file groups became %d, %s rows, %s bytes",
             *(summary[key] for key in ("instant", "completion_time", "groups_done", "groups_planned")),
-            *(summary[key] for key in ("files_replaced", "files_written", "rows", "bytes_written")),
+            *(summary[key] for key in ("files_replaced", "files_written")),
+            *(f"{summary[key]:,}" for key in ("rows", "bytes_written")),
         )
         result = {key: summary[key] for key in _RESULT_KEYS}
         return {"table": self.table, **result, "bytes": summary["bytes_written"], **_NO_TRANSACTION}

@@ -171,10 +171,9 @@ class CompactionOperator(TableOperator):
         done = [(kind, each) for kind, all_of_it in result.items() for each in all_of_it]
         for kind, each in done:
             self.log.info(
-                "%s %s completed at %s: %d file groups, %d records, %d bytes",
-                _KINDS[kind],
-                *(each[key] for key in ("instant", "completion_time", "file_groups", "records")),
-                each["bytes_written"],
+                "%s %s completed at %s: %s file groups, %s records, %s bytes",
+                *(_KINDS[kind], each["instant"], each["completion_time"]),
+                *(f"{each[key]:,}" for key in ("file_groups", "records", "bytes_written")),
             )
         if not done:
             self.log.info("nothing to compact")

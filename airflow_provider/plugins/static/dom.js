@@ -36,6 +36,9 @@ const EXACT = new Intl.NumberFormat("en");
 export const number = (value) => (value === null || value === undefined ? "–" : NUMBERS.format(value));
 export const exact = (value) => (value === null || value === undefined ? "–" : EXACT.format(value));
 
+/** A number with its word: `counted(1, "commit")` is "1 commit". */
+export const counted = (value, word) => `${exact(value)} ${word}${value === 1 ? "" : "s"}`;
+
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

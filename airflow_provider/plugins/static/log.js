@@ -7,6 +7,8 @@ const TXNS = [["Transaction", ""], ["Who", ""], ["Age", "ts-right"], ["Silent fo
 
 const REPLICATIONS = [["Replication", ""], ["From", ""], ["Position", "ts-right"], ["Events behind", "ts-right"], ["Transactions", "ts-right"], ["Behind for", "ts-right"], ["Copied", "ts-right"], ["Left", "ts-right"], ["Replicator", ""], ["Last error", ""]];
 
+const LONG_SILENCE = 600; // seconds, after which a sensor takes a consumer for gone
+
 function replications(each) {
   if (!each.replications.length && !each.replications_error) return null;
   const rows = each.replications.map((one) => [
@@ -58,7 +60,7 @@ export function log() {
       exact(one.event_id),
       h(`span${one.behind && one.holds_back_retention ? ".ts-wrong" : ""}`, {}, exact(one.behind)),
       rate(`${each.metastore} ${one.consumer}`, one.event_id, now) ?? "…",
-      duration(one.silent_seconds),
+      h(`span${one.behind && one.silent_seconds > LONG_SILENCE ? ".ts-wrong" : ""}`, {}, duration(one.silent_seconds)),
       one.hits === null ? "–" : reads(one.hits, one.misses),
       [
         one.holds_back_retention && chip("warn", "holds retention back", "old events stay until it has read them"),

@@ -1,6 +1,6 @@
 // One table: its timeline, an instant in a drawer, its services, sizes, write ids and options.
 
-import { ago, api, bytes, chip, clock, duration, exact, grid, h, number, trouble, who, zone } from "./dom.js";
+import { ago, api, bytes, chip, clock, counted, duration, exact, grid, h, number, trouble, who, zone } from "./dom.js";
 import { instantDrawer } from "./drawer.js";
 import { sizes } from "./sizes.js";
 import { lock, stopped, writer } from "./tables.js";
@@ -86,7 +86,7 @@ export function table(at, go) {
     const rows = inside.slice(-MOST_LISTED).reverse().map(barRow);
     const more = inside.length > MOST_LISTED ? ` (the newest ${MOST_LISTED} of them below)` : "";
     listed.replaceChildren(
-      h("p.ts-muted.ts-small", {}, `${exact(inside.length)} instants from ${clock(span[0])} to ${clock(span[1])}, ${zone()}${more}`),
+      h("p.ts-muted.ts-small", {}, `${counted(inside.length, "instant")} from ${clock(span[0])} to ${clock(span[1])}, ${zone()}${more}`),
       grid(INSTANTS, rows, "no instant in this time"),
     );
   }
@@ -112,8 +112,8 @@ export function table(at, go) {
     const it = report;
     facts.replaceChildren(
       tile("Last commit", it.last_commit ? [ago(it.last_commit.at, now), h("div.ts-small", {}, who(it.last_commit.who, { short: true }))] : "never"),
-      tile("24 hours", `${number(it.day.rows_inserted + it.day.rows_updated + it.day.rows_deleted)} rows`, h("div.ts-small.ts-muted", {}, `${exact(it.day.commits)} commits`)),
-      tile("Holds", bytes(it.bytes), h("div.ts-small.ts-muted", {}, `${exact(it.files)} files`)),
+      tile("24 hours", `${number(it.day.rows_inserted + it.day.rows_updated + it.day.rows_deleted)} rows`, h("div.ts-small.ts-muted", {}, counted(it.day.commits, "commit"))),
+      tile("Holds", bytes(it.bytes), h("div.ts-small.ts-muted", {}, counted(it.files, "file"))),
       tile("Writes now", it.writers.length ? it.writers.map(writer) : h("span.ts-muted", {}, "nobody")),
       tile("Lock", it.locks.length ? it.locks.map(lock) : h("span.ts-muted", {}, "free")),
       ...(it.stopped.length ? [tile("Services", it.stopped.map(stopped))] : []),
@@ -148,7 +148,7 @@ export function table(at, go) {
         h("h3", {}, "Cleaning and archival"),
         back
           ? [
-              h("p", {}, `A clean would delete ${exact(back.clean.files)} files, ${bytes(back.clean.bytes)}, now. An archival would archive ${exact(back.archival.instants)} instants.`),
+              h("p", {}, `A clean would delete ${counted(back.clean.files, "file")}, ${bytes(back.clean.bytes)}, now. An archival would archive ${counted(back.archival.instants, "instant")}.`),
               back.archival.held_by && h("p.ts-wrong", {}, `The archival is held back: ${back.archival.held_by}.`),
               grid([["Held back by", ""], ["Files", "ts-right"], ["Bytes", "ts-right"]], holders, "nobody holds a file back"),
             ]

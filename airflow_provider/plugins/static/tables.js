@@ -1,6 +1,6 @@
 // All tables: what needs a person first.
 
-import { ago, api, bytes, chip, duration, exact, grid, h, number, who } from "./dom.js";
+import { ago, api, bytes, chip, counted, duration, exact, grid, h, number, who } from "./dom.js";
 
 const COLUMNS = [
   ["Table", ""],
@@ -103,7 +103,7 @@ function tableRow(row, now, go) {
       : h("span.ts-muted", {}, "never"),
     [
       h("span", { title: rows(it.day) }, `${number(it.day.rows_inserted + it.day.rows_updated + it.day.rows_deleted)} rows`),
-      h("div.ts-muted.ts-small", {}, `${exact(it.day.commits)} commits`),
+      h("div.ts-muted.ts-small", {}, counted(it.day.commits, "commit")),
     ],
     it.writers.length ? it.writers.map(writer) : quiet("nobody"),
     it.locks.length ? it.locks.map(lock) : quiet("free"),
