@@ -6,7 +6,8 @@ log files of the indexes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from airflow_provider.concurrency.commit.commit_content import CommitContent
 from airflow_provider.concurrency.commit.publish import files_in, staged_metadata_path, staged_plan_path
@@ -15,7 +16,7 @@ from airflow_provider.concurrency.indexes import StagedChange, change_of_write, 
 from airflow_provider.concurrency.log import IndexState
 from airflow_provider.exceptions import CommitError, InvalidInputError
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.files import LogFileName, delete_markers
+from airflow_provider.table.files import delete_markers, marked_files
 from airflow_provider.table.metadata_table import FileChanges
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
@@ -91,16 +92,12 @@ class StagedWrite:
                     instant=self._instant,
                 )
         # Two files with one file id and instant break readers, so the files of failed task attempts must be
-        # gone before the commit (Hudi's marker reconciliation).
+        # gone before the commit. Their markers tell which there are, however many files the partitions have
+        # (HoodieTable.reconcileAgainstMarkers).
         reported = {stat.path for stat in content.write_stats}
-        partitions = {stat.partition_path for stat in (*self._planned, *content.write_stats)}
-        present = set(files_in(self._storage, partitions, self._instant))
-        for path in sorted(present - reported):
-            # A clustering writes no log files. Other Hudi writers append log files that carry its instant to
-            # the buckets that it makes.
-            if self._action is not Action.CLUSTERING or not LogFileName.parse(path.rpartition("/")[2]):
-                self._storage.delete(path)
-        if missing := sorted(reported - present):
+        for path in sorted(set(marked_files(self._storage, self._instant)) - reported):
+            self._storage.delete(path)
+        if missing := _missing(self._storage, reported):
             raise CommitError(
                 f"table {self._storage.root}: data file {missing[0]} of instant {self._instant} was reported "
                 "as written but is not there; run the write again",
@@ -169,3 +166,23 @@ def _stats_of(file_groups: Iterable[FileGroupId], appended: Iterable[FileGroupId
         WriteStat(group.file_id, group.partition_path, path="", log_files=() if group in logs else None)
         for group in sorted(file_groups)
     ]
+
+
+def _missing(storage: Storage, paths: Collection[str]) -> list[str]:
+    """Those of some data files that do not exist."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        names[folder].add(name)
+    missing = []
+    for folder, of_folder in names.items():
+        if len(of_folder) <= _CHEAPER_THAN_A_LISTING:
+            absent = [name for name in of_folder if storage.stat(f"{folder}/{name}".lstrip("/")) is None]
+        else:
+            absent = list(of_folder.difference(storage.names(folder)))
+        missing += [f"{folder}/{name}".lstrip("/") for name in absent]
+    return sorted(missing)
+
+
+# A partition may have thousands of files. A request to an object store lists a thousand of them.
+_CHEAPER_THAN_A_LISTING = 3

@@ -26,7 +26,7 @@ def progress_logged(plan: WritePlan) -> Iterator[None]:
     def tell() -> None:
         while not ended.wait(_TELL_EVERY_SECONDS):
             with suppress(Exception):  # the report is not worth a failure
-                begun = min(marked_files(plan.storage, plan.instant), len(plan.targets))
+                begun = min(len(marked_files(plan.storage, plan.instant)), len(plan.targets))
                 log.info("instant %s: %d of %d file groups begun", plan.instant, begun, len(plan.targets))
 
     thread = threading.Thread(target=tell, name="progress", daemon=True)

@@ -2,10 +2,12 @@
 
 Another Hudi writer that rolls back a dead write finds its files by the markers; without markers it deletes
 nothing. These are direct markers: one empty file for each data file, which is Hudi's default without a file
-``MARKERS.type``. On an object store a marker costs one request, and a data file costs several. A write
-deletes its markers once it has committed; a rollback deletes those of the write that it undoes.
+``MARKERS.type``. On an object store a marker costs one request, and a data file costs several. Before a write
+commits, it finds the files of failed task attempts by their markers, and deletes them. It deletes its markers
+once it has committed; a rollback deletes those of the write that it undoes.
 
-Sources: ``DirectWriteMarkers``, ``MarkerBasedRollbackStrategy``, ``TimelineArchiverV2`` of Apache Hudi.
+Sources: ``DirectWriteMarkers``, ``HoodieTable.reconcileAgainstMarkers``, ``MarkerBasedRollbackStrategy``,
+``TimelineArchiverV2`` of Apache Hudi.
 """
 
 from __future__ import annotations
@@ -41,13 +43,15 @@ def write_marker(storage: Storage, instant: str, data_file: str, marker_type: Ma
     storage.put_if_absent(f"{MARKERS_FOLDER}/{instant}/{data_file}.marker.{marker_type}", b"")
 
 
-def marked_files(storage: Storage, instant: str) -> int:
-    """The number of data files that a write has begun.
+def marked_files(storage: Storage, instant: str) -> list[str]:
+    """Paths of the data files that a write has begun, relative to the table; some may not exist yet.
 
     :param storage: the table's storage.
     :param instant: requested time of the write.
     """
-    return sum(not each.is_directory for each in storage.list(f"{MARKERS_FOLDER}/{instant}", recursive=True))
+    folder = f"{MARKERS_FOLDER}/{instant}"
+    markers = (each.path.removeprefix(f"{folder}/") for each in storage.list(folder, recursive=True))
+    return [marker.rpartition(".marker.")[0] for marker in markers]
 
 
 def delete_markers(storage: Storage, instant: str) -> None:

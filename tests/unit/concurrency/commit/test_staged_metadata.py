@@ -15,6 +15,7 @@ from airflow_provider.exceptions import CommitError, InvalidInputError
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.file_names import base_file_name
+from airflow_provider.table.files.markers import MarkerType, write_marker
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State
@@ -89,6 +90,7 @@ def test_what_was_merged_on_a_later_slice_would_be_hidden(storage: Storage) -> N
 def test_a_file_that_was_not_reported_goes_and_one_that_is_not_there_is_told(storage: Storage) -> None:
     reported, failed, missing = stat(A), stat(A, name="1-0-0"), stat(B)
     for each in (reported, failed):
+        write_marker(storage, INSTANT, each.path, MarkerType.CREATE)
         storage.put(each.path, b"")
     staged_write(storage).stage(content(reported))
     assert storage.stat(reported.path)
@@ -96,6 +98,12 @@ def test_a_file_that_was_not_reported_goes_and_one_that_is_not_there_is_told(sto
     with pytest.raises(CommitError, match="was reported as written but is not there") as caught:
         staged_write(storage).stage(content(reported, missing))
     assert caught.value.details == {"instant": INSTANT, "missing": [missing.path]}
+    many = [stat(FileGroupId("p", f"{name}-1")) for name in "abcde"]
+    for each in many[:-1]:
+        storage.put(each.path, b"")
+    with pytest.raises(CommitError, match="is not there") as caught:
+        staged_write(storage).stage(content(reported, *many))
+    assert caught.value.details == {"instant": INSTANT, "missing": [many[-1].path]}
 
 
 def test_where_it_takes_file_groups_out_its_later_name_is_staged_too(storage: Storage) -> None:

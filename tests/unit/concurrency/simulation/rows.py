@@ -24,6 +24,7 @@ from airflow_provider.table.files.log_file import (
     encode_log_block,
     read_log_blocks,
 )
+from airflow_provider.table.files.markers import MarkerType, write_marker
 from airflow_provider.table.schema.arrow_avro import META_COLUMNS, arrow_to_avro, with_meta_columns
 from airflow_provider.table.storage.byte_range import ByteRange
 from airflow_provider.table.storage.storage import Storage
@@ -66,6 +67,7 @@ def write_rows(
     """Write a base file; return the write stat for the commit."""
     path = f"{PARTITION}/{base_file_name(file_id, write_token, instant)}"
     content = _encoded(rows)
+    write_marker(storage, instant, path, MarkerType.MERGE if base else MarkerType.CREATE)
     storage.put(path, content)
     return WriteStat(
         file_id=file_id,
@@ -86,6 +88,7 @@ def append_rows(
     name = str(LogFileName(file_id, instant, 1, write_token))
     header: dict[int, str] = {HeaderKey.SCHEMA: _SCHEMA}
     content = encode_log_block(BlockType.PARQUET_DATA, _encoded(rows), instant=instant, header=header)
+    write_marker(storage, instant, f"{PARTITION}/{name}", MarkerType.APPEND)
     storage.put(f"{PARTITION}/{name}", content)
     return WriteStat(
         file_id=file_id,
