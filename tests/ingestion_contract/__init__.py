@@ -1,6 +1,6 @@
-"""What every way to ingest must do, as tests without a runner: pytest collects nothing here.
+"""The promises of every ingestion engine, as tests without a runner: pytest collects nothing here.
 
 ``tests/unit/ingestion`` imports these tests and runs them with Arrow in this process, ``tests/spark`` with
-Spark. Each gives the fixture ``lake`` (see ``lake.py``), which says how rows are written. Begin with
+Spark. Each defines the fixture ``lake`` (see ``lake.py``), which writes rows by its engine. Begin with
 ``operations.py``.
 """

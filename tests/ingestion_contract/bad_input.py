@@ -1,4 +1,4 @@
-"""Input that cannot work: a clear error, and not one byte of the table changed."""
+"""Invalid input: a clear error, and no byte of the table changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def table(lake: Lake) -> LakeTable:
 
 
 def refused(table: LakeTable, error: type[TableServiceError], *named: str, act: Callable[[], object]) -> None:
-    """The action raises this error, which names these things, and leaves no trace."""
+    """Check that the action raises this error, that its text names these things, and that no file changes."""
 
     def expect() -> None:
         with pytest.raises(error) as caught:

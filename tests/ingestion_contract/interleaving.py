@@ -1,4 +1,4 @@
-"""Writes that meet: other writes, at chosen moments of one."""
+"""Concurrent writes: other writes act at chosen moments of a write."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from airflow_provider.table.storage.storage import Storage
 
 
 class MeetingLock(InProcessLockProvider):
-    """The table lock of a write that others overtake: each time before it is taken, another acts.
+    """The table lock of a write that others overtake: another write acts before each acquisition.
 
-    :param others: what they do.
+    :param others: the actions of the other writes.
     """
 
     def __init__(self, *others: Callable[[], object]) -> None:
@@ -27,7 +27,8 @@ class MeetingLock(InProcessLockProvider):
         self._others = list(others)
 
     def holder(self) -> LockHolder | None:
-        # While somebody has it a write waits for its turn; else it would commit without.
+        # While another process holds the lock a write waits for it; otherwise the write would commit without
+        # the lock.
         return LockHolder("another", 0, 0.0) if self._others else super().holder()
 
     def acquire(self, timeout: float | None = None) -> None:
@@ -37,13 +38,13 @@ class MeetingLock(InProcessLockProvider):
 
 
 class Clustering:
-    """A clustering of a partition, planned now and carried out later.
+    """A clustering of a partition, planned now and executed later.
 
     :param table: the table.
     :param partition: path of the partition.
     :param outputs: number of new file groups.
-    :param priority: of the rewrite.
-    :ivar instant: of the plan; None when there was nothing to do.
+    :param priority: the priority of the rewrite.
+    :ivar instant: the plan's instant; None when there was nothing to do.
     """
 
     def __init__(
@@ -64,16 +65,16 @@ class Clustering:
         self.instant = schedule_clustering(table, settings, priority=priority, max_failures=None)
 
     def commit(self) -> None:
-        """Carry it out."""
+        """Execute the plan."""
         if self.instant is not None:
             cluster_in_process(self._table, self.instant)
 
 
 @contextmanager
 def crossing(*steps: tuple[str, Callable[[], object]]) -> Iterator[None]:
-    """Within it others act, one after the other, when this thread is about to put files if they are absent.
+    """A context in which other writes act, one after the other, before this thread puts certain files.
 
-    :param steps: what the path of the file has in it, and what the other one does before it is put.
+    :param steps: for each step a part of the file's path, and the action before its put.
     """
     here, put_if_absent = threading.get_ident(), Storage.put_if_absent
     waiting, acting = list(steps), False

@@ -27,7 +27,7 @@ def events(lake: Lake, **options: Any) -> LakeTable:
 
 
 def keys(table: LakeTable) -> dict[str, str]:
-    """The instant that wrote it, by record key; each key is there once and carries that instant."""
+    """The instant that wrote each record key; each key exists once and contains that instant."""
     names = ["_hoodie_record_key", "_hoodie_commit_time"]
     found = snapshot(table.table, meta_columns=True).to_table(names).to_pylist()
     by_key = {each[names[0]]: each[names[1]] for each in found}
@@ -73,7 +73,7 @@ def test_equal_rows_in_many_file_groups_have_keys_of_their_own(lake: Lake) -> No
 
 
 def overtaken(table: LakeTable) -> None:
-    """A write that loses one of its file groups, and writes the rows of that one again."""
+    """A write that loses one of its file groups, and writes the rows of that file group again."""
     table.ingest("insert", [row(1), row(2, "b")])
     lock = MeetingLock(lambda: table.ingest("insert", [row(6, "b")]))
     rows = [row(3), row(4, "b"), row(5, "c")]

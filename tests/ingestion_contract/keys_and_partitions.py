@@ -1,4 +1,4 @@
-"""Keys of all types, and partition values that want to be something else."""
+"""Keys of all types, and partition values that look like other things."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_keys_of_every_type(lake: Lake, kind: pa.DataType, values: list[Any], se
         values = [value for value in values if value != "__null__"]
     table = lake.create(schema, record_key=["k", "other"] if several else ["k"])
     rows = pa.Table.from_pylist([{"k": value, "other": "o", "n": 0} for value in values], schema)
-    # Two file groups, so that keys are looked up and not only merged.
+    # The partition has two file groups, so that a write looks keys up and does not only merge.
     small = {"target_file_size": 8 * KIB, "small_file_limit": 0}
     table.ingest("bulk_insert", rows.slice(0, 1), **small)
     table.ingest("bulk_insert", rows.slice(1), **small)

@@ -1,4 +1,4 @@
-"""Tables under test: written by us, read by readers that must agree."""
+"""Tables under test: written by this package, and read by several readers that must agree."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Lake:
         self._count = 0
 
     def create(self, schema: pa.Schema, record_key: Sequence[str] = ("id",), **options: Any) -> LakeTable:
-        """An empty table."""
+        """Create an empty table."""
         self._count += 1
         location = str(self.root / f"t{self._count}")
         HudiTable.create(location, name="t", schema=schema, record_key=record_key, **options)
         return self.open(location)
 
     def open(self, location: str) -> LakeTable:
-        """A table that is there."""
+        """Open an existing table."""
         return LakeTable(location)
 
 
@@ -66,7 +66,7 @@ class LakeTable:
         return pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields))
 
     def rows(self, as_of: str | None = None) -> list[dict[str, Any]]:
-        """Rows by our own reader."""
+        """The rows that this package reads."""
         return in_order(snapshot(self.table, as_of).to_table().to_pylist())
 
     def files(self) -> dict[str, list[tuple[str, int]]]:
@@ -81,7 +81,7 @@ class LakeTable:
         }
 
     def check(self, expected: Rows | None = None) -> None:
-        """All readers agree: on now, on every commit, on every partition and on every change."""
+        """Check that all readers agree: on the present, every commit, every partition and every change."""
         ours = self.rows()
         self.check_now(ours if expected is None else expected)
         commits = self.table.timeline().commits()
@@ -91,7 +91,7 @@ class LakeTable:
         self._check_changes(commits)
 
     def check_now(self, expected: Rows) -> None:
-        """All readers see these rows, and nothing is left of what did not commit."""
+        """Check that all readers see these rows, and that writes without a commit have left no file."""
         assert self.rows() == in_order(expected)
         self.check_readers(None, in_order(expected))
         timeline = self.table.timeline()
@@ -102,7 +102,7 @@ class LakeTable:
         assert there <= named
 
     def check_readers(self, as_of: str | None, ours: list[dict[str, Any]]) -> None:
-        """hudi-rs sees these rows, now or as of a commit."""
+        """Check that hudi-rs sees these rows, now or as of a commit."""
         assert self._theirs(as_of=as_of) == ours
 
     def _check_partitions(self, ours: list[dict[str, Any]]) -> None:
@@ -152,7 +152,7 @@ def fingerprint(root: str | Path) -> dict[str, str]:
 
 
 def untouched(location: str | Path, act: Callable[[], object]) -> None:
-    """Make sure that an action leaves every byte of a folder as it was."""
+    """Check that an action changes no byte of a folder."""
     before = fingerprint(location)
     try:
         act()

@@ -1,4 +1,4 @@
-"""Sequences of operations on a merge-on-read table, held against a dict; each engine runs them."""
+"""Sequences of operations on a merge-on-read table, compared with a dict; each engine runs them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
 def operations_one_after_the_other(
     lake: Lake, seed: int, steps: int, *, buckets: str | None = None, table_type: str = "merge_on_read"
 ) -> None:
-    """Operations, compactions and cleans, each held against a dict and against hudi-rs.
+    """Run operations, compactions and cleans, and compare each with a dict and with hudi-rs.
 
-    :param lake: makes the table; who writes is its own.
-    :param seed: of what is done.
-    :param steps: how many.
-    :param buckets: the concurrency of a table with a bucket index, or ``consistent``; it has none when None.
-    :param table_type: of the table.
+    :param lake: makes the table, and decides which engine writes.
+    :param seed: the seed of the random steps.
+    :param steps: the number of steps.
+    :param buckets: the concurrency of a table with a bucket index, or ``consistent``; None for no bucket
+        index.
+    :param table_type: the table's type.
     """
     rng = random.Random(seed)
     ordered = seed in (2, 3)
@@ -47,7 +48,7 @@ def operations_one_after_the_other(
     operations = ["upsert"] * 6 + ["delete"] * 3 + ["insert", "bulk_insert", "insert_overwrite"]
     operations += ["compact"] * 2 * (table_type == "merge_on_read") + ["clean"]
     if ordered and buckets == "non_blocking":
-        # There a late row loses against a delete, until a compaction has forgotten that.
+        # There a late row loses against a delete, until a compaction has forgotten the delete.
         operations = [each for each in operations if each != "delete"]
     for step in range(steps):
         operation = "bulk_insert" if step == 0 else rng.choice(operations)
@@ -58,7 +59,8 @@ def operations_one_after_the_other(
         elif operation == "clean":
             clean(table.table, Retention("KEEP_LATEST_COMMITS", 20))
         elif batch := batch_of(rng, model, operation, step):
-            # Where the hash of a key finds its file group, what is inserted replaces what is there.
+            # With a bucket index an inserted row replaces the existing one, because the hash finds its file
+            # group.
             is_keyed = buckets is not None and operation in ("insert", "bulk_insert")
             if is_keyed:
                 batch = batch_of(rng, model, "upsert", step)

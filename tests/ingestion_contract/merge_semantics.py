@@ -1,4 +1,4 @@
-"""Tables whose properties say how versions are merged; each engine writes them."""
+"""Tables whose properties decide how versions are merged; each engine writes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MODELS = "org.apache.hudi.common.model"
 
 
 def table_with(lake: Lake, schema: pa.Schema = SCHEMA, **properties: str) -> LakeTable:
-    """A table that orders by ``ts``, with these properties: their names as Python has them."""
+    """A table with the ordering field ``ts`` and these properties, given as Python names."""
     table = lake.create(schema, partition_by=["part"], ordering_field="ts")
     set_properties(table, {name.replace("__", "."): value for name, value in properties.items()})
     return table
@@ -141,7 +141,7 @@ def test_what_an_upsert_deletes_leaves_the_record_index(started: Any) -> None:
         "upsert", [row("1", _hoodie_is_deleted=True), row("2", 1), row("9", _hoodie_is_deleted=True)]
     )
     check_index(table)
-    table.ingest("upsert", [row("1", 1, part="b")])  # it may come back, in another partition
+    table.ingest("upsert", [row("1", 1, part="b")])  # the key may come back, in another partition
     check_index(table)
     table.check_now([row("1", 1, part="b"), row("2", 1), *without(START, "1", "2")])
 
@@ -168,7 +168,7 @@ def test_nulls_of_the_newer_version_say_nothing(started: Any) -> None:
     table.check([row("1", 0, 11, name="new"), row("6", None, name=None), *without(START, "1")])
     after = {each["id"]: each for each in commit_times(table)}
     assert after["2"] == before["2"], "what says nothing new is not written again"
-    # A late version fills what the newer one has left open.
+    # A late version fills the nulls of the newer one.
     table.ingest("upsert", [row("6", 5, 1, name="late")])
     table.check([row("1", 0, 11, name="new"), row("6", 5, name="late"), *without(START, "1")])
     assert {each["id"]: each for each in commit_times(table)}["6"] != after["6"]

@@ -1,4 +1,4 @@
-"""Sequences of operations, held against a dict; each engine runs them."""
+"""Sequences of operations, compared with a dict; each engine runs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPERATIONS = (
 
 
 class Model:
-    """What the table should hold: by partition and key."""
+    """The expected rows of the table, by partition and key."""
 
     def __init__(self, key: list[str], partitioned: bool, ordered: bool) -> None:
         self.key, self.partitioned, self.ordered = key, partitioned, ordered
@@ -82,7 +82,7 @@ def batch_of(rng: random.Random, model: Model, operation: str, step: int) -> lis
     ]
     if operation in ("upsert", "delete"):
         return batch
-    # These do not look keys up: a key that is there, or comes twice, would be there twice.
+    # These operations do not look keys up: an existing key, or a key that comes twice, would be there twice.
     known = set(model.rows) if operation in ("insert", "bulk_insert") else set()
     return list({model.key_of(row): row for row in batch if model.key_of(row) not in known}.values())
 

@@ -74,7 +74,7 @@ def test_a_write_that_changes_nothing_is_a_commit_without_files(trips: LakeTable
 def test_the_latest_of_a_batch_counts(trips: LakeTable) -> None:
     batch = [row("1", n, ts=5 + n % 3) for n in range(100)] + [row("9", n, ts=7) for n in range(50)]
     assert counts(trips.ingest("upsert", batch)) == (1, 1, 0)
-    # Of 5, 6, 7 the 7 wins; of equals the last.
+    # Of 5, 6 and 7 the 7 wins; of equal values the last row wins.
     trips.check([row("1", 98, ts=7), row("9", 49, ts=7), *START[1:]])
 
 

@@ -1,4 +1,4 @@
-"""Writes into tables with indexes of their keys: what is found by which index, and what is refused."""
+"""Writes into tables with indexes of their keys: the index that finds each key, and the refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.ingestion_contract.lake import KIB, Lake, LakeTable, Rows
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.string()})
 SMALL = {"target_file_size": 12 * KIB, "small_file_limit": 0}
-"""So small that every commit opens file groups of its own."""
+"""Sizes so small that every commit opens file groups of its own."""
 
 
 def rows(ids: Any, partition: str = "a", value: str = "x") -> list[dict[str, Any]]:
@@ -30,20 +30,20 @@ def rows(ids: Any, partition: str = "a", value: str = "x") -> list[dict[str, Any
 
 
 def build(table: LakeTable, *indexes: str) -> None:
-    """Make indexes of what is there."""
+    """Build indexes of the present rows."""
     schedule_index(table.table, indexes, options={"hoodie.metadata.record.index.min.filegroup.count": 3})
     run_index(table.table)
 
 
 @pytest.fixture
 def table_type() -> str:
-    """The type of the tables; who writes may try others, too."""
+    """The type of the tables; an engine may try other types, too."""
     return "copy_on_write"
 
 
 @pytest.fixture
 def table(lake: Lake, table_type: str) -> LakeTable:
-    """Two partitions, three file groups each."""
+    """A table of two partitions with three file groups each."""
     made = lake.create(SCHEMA, partition_by=["p"], table_type=table_type)
     for number in range(3):
         batch = [
@@ -55,7 +55,7 @@ def table(lake: Lake, table_type: str) -> LakeTable:
 
 
 def check_index(table: LakeTable) -> None:
-    """The record index says where every key is, and nothing else."""
+    """Check that the record index has the place of every key, and no other records."""
     metadata = MetadataTable(metadata_storage(table.table.storage))
     said = {key: (each.partition_path, each.file_id) for key, each in metadata.records("record_index")}  # type: ignore[union-attr]
     expected = {}
@@ -69,7 +69,7 @@ def check_index(table: LakeTable) -> None:
 
 @contextmanager
 def base_files_gone(table: LakeTable, keep: set[str]) -> Iterator[None]:
-    """Base files cannot be opened, but for some."""
+    """Make all base files except some unreadable."""
     root = Path(table.location)
     away = [root / each.path for each in table.table.view().all_base_files() if each.path not in keep]
     for path in away:

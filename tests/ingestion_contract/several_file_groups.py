@@ -1,4 +1,4 @@
-"""Partitions of several file groups: where a key lives, where new ones go."""
+"""Partitions of several file groups: the file groups of existing keys, and of new ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL: dict[str, Any] = {"target_file_size": 24 * KIB, "small_file_limit": 16 * 
 
 
 def rows(ids: range, value: int, part: str = "a", sub: str | None = "x") -> pa.Table:
-    # Noise cannot be compressed, so that sizes are what they seem.
+    # Noise cannot be compressed, so file sizes follow from the number of rows.
     pads = [_RANDOM.bytes(16).hex() for _ in ids]
     count = len(ids)
     columns = {"id": ids, "sub": [sub] * count, "part": [part] * count, "value": [value] * count, "pad": pads}
@@ -35,7 +35,7 @@ def values(table: LakeTable) -> dict[tuple[str, int], int]:
 
 @pytest.fixture
 def several(lake: Lake) -> LakeTable:
-    """Partition ``a`` with some file groups of several hundred rows, ``b`` with one."""
+    """A table: partition ``a`` with some file groups of several hundred rows, ``b`` with one."""
     table = lake.create(SCHEMA, partition_by=["part"])
     table.ingest("bulk_insert", rows(range(1500), 0), **SMALL)
     table.ingest(

@@ -1,4 +1,4 @@
-"""Sources that Spark and pyarrow read, and those that only Spark reads as Spark does."""
+"""Sources that Spark and pyarrow read in the same way, and sources that only Spark may read."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ HEADER = {"header": "true"}
 
 @dataclass(frozen=True)
 class Case:
-    """A source: the files that make it, and how it is read.
+    """A source: its files, and the options to read them.
 
     :param write: writes the files into a folder.
-    :param pattern: of the paths, below the folder.
+    :param pattern: the pattern of the paths, below the folder.
     :param options: ``source_format`` and ``source_options``.
     """
 
@@ -42,7 +42,7 @@ class Case:
     options: Mapping[str, object] = field(default_factory=dict)
 
     def source(self, folder: Path) -> str:
-        """The source, written."""
+        """The source, with its files written."""
         folder.mkdir(parents=True, exist_ok=True)
         self.write(folder)
         return str(folder / self.pattern) if self.pattern else str(folder)
@@ -145,7 +145,7 @@ ALIKE: Mapping[str, Case] = {
     ),
     "json": text("json", "\n".join(map(json.dumps, _JSON)) + "\n\n"),
 }
-"""Both read them, and make the same table."""
+"""Sources that both read, with the same table as the result."""
 
 _OTHER = rows(1, 2)
 UNLIKE: Mapping[str, tuple[Case, str]] = {
@@ -206,4 +206,4 @@ UNLIKE: Mapping[str, tuple[Case, str]] = {
     "json with an object inside": (text("json", '{"id": 1, "new": {"a": 1}}\n'), "'new' is not in the table"),
     "json with a large number": (text("json", '{"id": 1, "new": 92233720368547758080}\n'), "64 bits"),
 }
-"""Spark reads them in its own way, or not at all; each with what the refusal says."""
+"""Sources that Spark reads in its own way, or not at all, each with the text of pyarrow's refusal."""

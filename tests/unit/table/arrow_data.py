@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
-# Parquet knows text only as UTF-8, which has no lone surrogates.
+# Parquet has text only as UTF-8, which has no lone surrogates.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 _decimals = st.integers(1, 38).flatmap(

@@ -1,4 +1,4 @@
-"""The tables that the JVM Hudi wrote, unpacked once a session; and histories made by hand."""
+"""The tables that the JVM's Hudi wrote, unpacked once for each session; and hand-made histories."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ARCHIVES = Path(__file__).parents[2] / "fixtures" / "hudi_tables"
 
 
 def told_of_jvm_tables(name: str) -> Any:
-    """What a JSON file beside the archives says about them."""
+    """The content of a JSON file about the archives."""
     return json.loads((_ARCHIVES / name).read_text())
 
 
 class JvmTables:
-    """Where to find what in the unpacked tables.
+    """The unpacked tables, and the paths of their files.
 
-    :param root: the folder that they are unpacked in.
+    :param root: the folder into which they are unpacked.
     """
 
     def __init__(self, root: Path) -> None:
@@ -35,7 +35,7 @@ class JvmTables:
         return found
 
     def properties_files(self) -> list[Path]:
-        """``hoodie.properties`` of every table, metadata tables too."""
+        """``hoodie.properties`` of every table, including metadata tables."""
         return sorted(self.root.rglob("hoodie.properties"))
 
     def base_files(self) -> list[Path]:

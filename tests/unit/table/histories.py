@@ -1,7 +1,7 @@
 """Histories of a table made by hand: any order of requests and completions, in real files.
 
-The commits here do what writers do: a merge whose base was written by a later instant goes into a
-new file group and takes the old one out; a clustering gives up when its input has changed.
+The commits here act like writers: a merge whose base was written by a later instant goes into a new file
+group and replaces the old one; a clustering gives up when its input has changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Key = tuple[str, int]
 
 
 def at(tick: int) -> str:
-    """The instant time of a tick of the histories' clock."""
+    """The instant time at a tick of the histories' clock."""
     return format_time(_EPOCH + timedelta(milliseconds=tick))
 
 
@@ -47,10 +47,10 @@ class Row:
 
 @dataclass
 class Write:
-    """A write under way.
+    """A pending write.
 
     :param rows: values by key; None deletes.
-    :param overwrites: a partition that it replaces whole.
+    :param overwrites: the partition that it overwrites.
     :param clusters: the slices that it rewrites: instant by file group.
     """
 
@@ -68,7 +68,7 @@ class Write:
         return self.clusters is not None
 
     def apply(self, state: dict[Key, Row]) -> None:
-        """What this write makes of the table's rows."""
+        """The table's rows after this write."""
         if self.overwrites is not None:
             for key in [key for key in state if key[0] == self.overwrites]:
                 del state[key]
@@ -87,7 +87,7 @@ class Slice:
 
 
 class History:
-    """A table, its clock, and what its rows should be."""
+    """A table, its clock, and its expected rows."""
 
     def __init__(self, root: Path) -> None:
         self.table = HudiTable.create(
@@ -114,7 +114,7 @@ class History:
         overwrites: str | None = None,
         requested: bool = True,
     ) -> Write:
-        """Request an instant; with ``requested=False`` no more than its heartbeat is there."""
+        """Request an instant; with ``requested=False`` put only its heartbeat."""
         action = Action.COMMIT if overwrites is None else Action.REPLACE_COMMIT
         operation = "UPSERT" if overwrites is None else "INSERT_OVERWRITE"
         return self._begin(Write(self.tick(), action, operation, dict(rows or {}), overwrites), requested)
@@ -132,7 +132,7 @@ class History:
         return self.complete(self.begin_clustering(partition))
 
     def complete(self, write: Write) -> Write:
-        """Write the data on what is there now, and the completed instant."""
+        """Write the data on the present slices, and the completed instant."""
         if write.clusters is not None:
             if any(
                 g not in self.live or self.live[g].instant != slice_ for g, slice_ in write.clusters.items()
@@ -170,13 +170,13 @@ class History:
         return write
 
     def roll_back(self, write: Write) -> None:
-        """Take a pending write's files away."""
+        """Delete a pending write's files."""
         self.in_flight.remove(write)
         self._remove_instant(write)
         self.storage.delete(f".hoodie/.heartbeat/{write.instant}")
 
     def revert(self, write: Write) -> bool:
-        """Undo a completed clustering; False where a later commit built on it."""
+        """Undo a completed clustering; return False if a later commit built on it."""
         outputs = [group for group, content in self.live.items() if content.instant == write.instant]
         untouched = [group for group in write.replaced if group in self._taken_out]
         everything = {row for group in write.replaced for row in self._taken_out[group].rows.items()}
@@ -196,7 +196,7 @@ class History:
     # --- what readers should see -------------------------------------------------------
 
     def state(self, commits: Iterable[Write]) -> dict[Key, Row]:
-        """The rows after some commits, one after the other as they completed."""
+        """The rows after some commits, applied in the order of completion."""
         rows: dict[Key, Row] = {}
         for write in sorted(commits, key=lambda write: write.completion_time):
             write.apply(rows)
@@ -250,14 +250,14 @@ class History:
                 "prev_commit": base.instant,
             }
             file_id = group.file_id
-            if base.instant > write.instant:  # readers would not see a slice of ours
+            if base.instant > write.instant:  # readers would not see our slice
                 replaced.add(group)
                 file_id = self._new_file_id()
                 counts["prev_commit"] = "null"
             stats.append(self._put(write, group.partition_path, file_id, rows | updates, **counts))
         new = {key: Row(value, write.instant) for key, value in left.items() if value is not None}
         for key in left.keys() - new.keys():
-            del write.rows[key]  # it took nothing out: with other commits around it, neither
+            del write.rows[key]  # it deletes nothing, now or later
         return [*stats, *self._put_new(write, new)], replaced
 
     def _put_new(self, write: Write, rows: Mapping[Key, Row]) -> list[tuple[WriteStat, Slice]]:
@@ -314,7 +314,7 @@ class History:
 
 
 def rows_of(table: pa.Table) -> list[tuple[Key, Row]]:
-    """Rows read with their meta columns, in the histories' form; each as often as it is there."""
+    """Rows with their meta columns, in the form of histories; a row that exists twice is there twice."""
     return sorted(
         (((row["p"], row["k"]), Row(row["v"], row["_hoodie_commit_time"])) for row in table.to_pylist()),
         key=repr,

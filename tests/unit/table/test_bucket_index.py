@@ -1,4 +1,4 @@
-"""The bucket of a record key is the JVM's, and so are the file ids; what cannot work is refused by name."""
+"""Buckets and file ids are those of the JVM; errors name each unsupported setting."""
 
 from __future__ import annotations
 

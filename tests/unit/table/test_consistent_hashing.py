@@ -1,4 +1,4 @@
-"""Buckets by consistent hashing are the JVM's: their file ids, the places of keys, and which file counts."""
+"""Buckets by consistent hashing equal the JVM's: file ids, places of keys, and the valid metadata file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CONFIG = TableConfig(
 
 @pytest.fixture
 def made_by_the_jvm(tmp_path: Path) -> Iterator[HudiTable]:
-    """A table whose buckets the JVM has resized, in ``part=p1`` two to one."""
+    """A table whose buckets the JVM has resized; in ``part=p1`` two became one."""
     with ZipFile(FIXTURES / "real_hudi" / "mor_consistent_buckets.zip") as packed:
         packed.extractall(tmp_path)
     return HudiTable.open(str(tmp_path))

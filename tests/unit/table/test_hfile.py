@@ -1,4 +1,4 @@
-"""HFiles: against those of the JVM Hudi, against themselves, and against damage."""
+"""HFiles: compared with those of the JVM's Hudi, written and read back, and damaged."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_every_pair_of_the_jvms_files_is_found(jvm_tables: JvmTables) -> None:
 
 
 def test_what_is_written_has_the_jvms_bytes(jvm_tables: JvmTables) -> None:
-    """Data, file info and trailer are the same; a compressor of another version may pack otherwise."""
+    """Data, file info and trailer are equal; a compressor of another version may pack differently."""
     compared = 0
     for path in _jvm_files(jvm_tables):
         theirs = path.read_bytes()
@@ -135,7 +135,7 @@ def test_what_is_written_has_the_jvms_bytes(jvm_tables: JvmTables) -> None:
 
 
 def _blocks(content: bytes) -> list[tuple[bytes, bytes]]:
-    """Kind and content of each block; of the index only the keys, as offsets depend on the compressor."""
+    """Kind and content of each block; of index blocks only the keys: offsets depend on the compressor."""
     trailer = _open(content).trailer
     found, position = [], 0
     while position < trailer.file_info_offset:
@@ -191,7 +191,7 @@ def test_a_large_index_gets_lower_levels() -> None:
 
 
 class _WatchedStorage(Storage):
-    """Remembers which parts of files were read."""
+    """A storage that records the parts of files that were read."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -252,7 +252,7 @@ def test_a_lower_index_is_read_where_a_look_up_goes_and_once(tmp_path: Path) -> 
     assert reader.trailer.index_levels == 3
     storage.reads.clear()
     assert reader.get(b"000123") == bytes(100)
-    assert len(storage.reads) <= 3  # an index block a level, which may be known already, and the data
+    assert len(storage.reads) <= 3  # an index block for each level, if not cached, and the data
     storage.reads.clear()
     assert reader.get(b"000124") == bytes(100)
     assert len(storage.reads) == 1
@@ -319,7 +319,7 @@ def test_many_keys_are_found_in_arrays_as_one_after_the_other(
     random = Random(seed)
     pairs = {b"%d" % n: random.randbytes(random.choice([0, 3, 60])) for n in random.sample(range(4000), 2500)}
     reader = _open(_write(pairs, compression, block_size, 1000))
-    # Some are not there, of which some come before the first pair, and after the last one.
+    # Some keys do not exist; some of these come before the first pair, or after the last one.
     wanted = {b"", b"%", b"~", *(b"%d" % number for number in random.sample(range(4000), count))}
     expected = {key: pairs[key] for key in wanted & pairs.keys()}
     assert dict(reader.get_all(wanted)) == expected
@@ -352,7 +352,7 @@ def test_pairs_in_arrays_do_not_leave_their_block(tail: bytes) -> None:
 def test_searched_keys_are_those_that_are_there(
     numbers: list[int], wanted: set[int], values: list[bytes]
 ) -> None:
-    # Keys that end with one another, and are in values.
+    # Keys that are suffixes of each other, and are parts of values.
     pairs = {b"k" * (number % 7) + b"%d" % number: b"%d|" % number + values[0] for number in numbers}
     keys = {b"k" * (number % 7) + b"%d" % number for number in wanted} | {b"%d" % number for number in wanted}
     block = b"".join(hfile.encode_pair(key, pairs[key]) for key in sorted(pairs))

@@ -1,4 +1,4 @@
-"""Creating, opening, writing and reading a table, and what an independent reader makes of it."""
+"""Creating, opening, writing and reading a table, also by an independent reader."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write(
     replace: bool = False,
     file_id: str | None = None,
 ) -> str:
-    """One file in one partition, through the commit protocol; returns the instant."""
+    """Write one file in one partition, through the commit protocol; return the instant."""
     action = Action.REPLACE_COMMIT if replace else Action.COMMIT
     partition = f"city={city}"
     with begin_write(table, operation="INSERT_OVERWRITE" if replace else "INSERT", action=action) as writer:

@@ -23,7 +23,7 @@ from tests.unit.table.conftest import JvmTables
 
 NOMETA = "rs_cow_v9_txns_simple_nometa"
 
-# What the JVM 1.1 wrote; older releases lack fields that were added since.
+# Files of Hudi 1.1; older releases lack fields that were added since.
 SHAPES = {
     "HoodieCommitMetadata": 100,
     "HoodieReplaceCommitMetadata": 5,
@@ -44,7 +44,7 @@ def _schema_and_body(data: bytes) -> tuple[Any, bytes]:
 
 
 def _shape(schema: Any) -> Any:
-    """An Avro schema without what does not change the bytes: docs, Java hints, namespaces."""
+    """An Avro schema without the parts that do not change the bytes: docs, Java hints, namespaces."""
     if isinstance(schema, list):
         return [_shape(branch) for branch in schema]
     if isinstance(schema, dict):
@@ -56,7 +56,7 @@ def _shape(schema: Any) -> Any:
 
 
 def _is_part(older: Any, newer: Any) -> bool:
-    """Whether a record is the other one but for fields added since."""
+    """Whether a record equals the other one, except for fields that were added since."""
     if isinstance(older, dict):
         return all(key in newer and _is_part(value, newer[key]) for key, value in older.items())
     if isinstance(older, list):

@@ -1,4 +1,4 @@
-"""No table is made inside another one's folder, nor around one."""
+"""A table cannot be created inside another table's folder, nor around another table."""
 
 from __future__ import annotations
 

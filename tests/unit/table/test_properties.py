@@ -22,7 +22,7 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def test_what_java_writes_is_read() -> None:
-    # The output of java.util.Properties.store for these pairs, and what load accepts besides.
+    # The output of java.util.Properties.store for these pairs, and other forms that load accepts.
     text = (
         "#a comment\n! another\n\n"
         "with\\ space=\\ leading and trailing \n"
@@ -88,7 +88,7 @@ def test_config_of_a_jvm_table(jvm_tables: JvmTables) -> None:
     assert config.timezone == "LOCAL"
     assert (config.key_generator, config.prefixed_record_key) == ("SIMPLE", False)
     assert config.metadata_partitions == ()
-    # Written back, nothing of the JVM's is lost or changed.
+    # Writing the properties back loses or changes nothing that the JVM wrote.
     assert props.items() <= config.to_properties().items()
 
 

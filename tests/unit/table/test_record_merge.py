@@ -1,4 +1,4 @@
-"""Which version of a record survives, held against a model of plain dicts."""
+"""The surviving version of a record, compared with a model of plain dicts."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_nothing_found_costs_no_copy() -> None:
 # --- partial updates and deletions, against versions that are merged one after the other -----------
 
 Version = tuple[str, int | None, int | None, str | None, bool]
-"""Key, ordering value, two values, and whether it takes its record out."""
+"""Key, ordering value, two values, and whether the version deletes its record."""
 
 versions = st.tuples(
     keys,
@@ -142,7 +142,7 @@ partly = st.sampled_from(
 
 
 def _together(older: Version, newer: Version, semantics: MergeSemantics) -> Version:
-    """As Hudi's PartialUpdateHandler does it, for one record."""
+    """Two versions of one record, merged as Hudi's PartialUpdateHandler does it."""
     wins = not semantics.ordering_fields or _rank(newer[1]) >= _rank(older[1])
     high, low = (newer, older) if wins else (older, newer)
     if older[4] or newer[4] or semantics.partial_update is PartialUpdate.NONE:

@@ -63,7 +63,7 @@ def test_folders_are_found_by_a_file_in_them(storage: Storage) -> None:
     for path in ("a=1/b=2/here", "a=1/b=3/here", "a=1/b=3/c=4/here", "d=5/data", ".hoodie/here"):
         storage.put(path, b"x")
     found = set(storage.folders_holding("here"))
-    # What lies below one may be told or not: no partition has another within.
+    # A listing may or may not contain folders below one: no partition has another one inside.
     assert found - {"a=1/b=3/c=4"} == {"a=1/b=2", "a=1/b=3"}
     assert set(storage.folders_holding("nothing")) == set()
     assert set(storage.folders_holding("nothing", "data")) == {"d=5"}
@@ -98,7 +98,7 @@ def test_an_unknown_scheme_is_refused() -> None:
 
 
 def test_the_storage_of_a_folder_is_always_the_same(storage: Storage) -> None:
-    """What was parsed of a timeline is kept by its storage."""
+    """The storage keeps the parsed parts of a timeline, so it must be the same object."""
     inner = storage.within("a")
     inner.put("b", b"1")
     assert storage.read("a/b") == b"1"

@@ -119,7 +119,7 @@ def test_the_file_is_plain_parquet(storage: Storage) -> None:
     written = write(storage, rows(3))
     with storage.open(written.path) as source:
         stored = pq.ParquetFile(source)
-        # Nothing of Arrow's: neither dictionaries nor its own schema.
+        # The file has nothing specific to Arrow: neither dictionaries nor Arrow's schema.
         assert stored.schema_arrow.equals(with_meta_columns(SCHEMA))
         assert b"ARROW:schema" not in stored.metadata.metadata
         assert stored.metadata.row_group(0).column(0).compression == "SNAPPY"
@@ -317,7 +317,7 @@ def test_a_failed_write_leaves_no_file(storage: Storage) -> None:
 
 @pytest.fixture(params=["local", "fsspec"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """A folder of a disk, also as another file system than the local one."""
+    """A folder of a disk, also through another file system class than the local one."""
     if request.param == "local":
         return Storage(str(tmp_path / "table"))
     return Storage("dir://table", {"path": str(tmp_path), "target_protocol": "file"})
@@ -448,7 +448,7 @@ def test_a_file_that_begins_anew_is_the_same(storage: Storage) -> None:
 
 
 def statistics_of(storage: Storage, path: str) -> set[str]:
-    """Columns of which some row group keeps smallest and largest value."""
+    """The columns for which some row group has smallest and largest values."""
     filesystem, base = storage.arrow()
     metadata = pq.read_metadata(f"{base}/{path}", filesystem=filesystem)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]

@@ -78,7 +78,7 @@ def test_a_key_in_the_set_is_never_denied(
         assert each.might_contain(array).all()
         answers = each.might_contain(pa.array(keys + others, pa.string()))
         assert answers[: len(keys)].all()
-        # One at a time it is the same as all at once.
+        # Adding keys one at a time gives the same filter as adding all at once.
         alone = [each.might_contain(pa.array([key]))[0] for key in others]
         assert answers[len(keys) :].tolist() == alone
 
@@ -100,7 +100,7 @@ def test_rows_are_added_until_the_most_entries() -> None:
         assert bloom.might_contain(keys[:count]).all()
         return len(bloom.rows), bloom.last_row_entries
 
-    # Hudi goes on counting in the last row once no more are added.
+    # Hudi continues to count in the last row once it adds no more rows.
     expected = {0: (1, 0), 1: (1, 1), 100: (1, 100), 101: (2, 1), 250: (3, 50), 300: (3, 100), 1000: (3, 800)}
     assert {count: rows(count) for count in expected} == expected
 
@@ -154,7 +154,7 @@ def test_a_filter_that_is_cut_off_is_told() -> None:
 
 @given(st.lists(texts, min_size=1, max_size=20), st.integers(1, 40))
 def test_few_keys_are_hashed_like_many(keys: list[str], entries: int) -> None:
-    """Arrays hash many keys; of a few each is hashed by itself."""
+    """Arrays hash many keys; a few keys are hashed one by one."""
     many = pa.array(keys * 12, pa.string())
     alone = [BloomFilter.build(pa.array([key]), type_code=SIMPLE, entries=entries).rows[0] for key in keys]
     together = BloomFilter.build(many, type_code=SIMPLE, entries=entries)

@@ -1,4 +1,4 @@
-"""Log files: against those of the JVM Hudi, against themselves, and after writers that died."""
+"""Log files: compared with those of the JVM's Hudi, written and read back, and after dead writers."""
 
 from __future__ import annotations
 
@@ -151,12 +151,12 @@ def test_a_rollback_voids_what_was_before_it() -> None:
 
 
 @given(st.integers(1, 300))
-@example(5)  # all but the last byte of the magic, which begins and ends alike
+@example(5)  # all but the last byte of the magic, which begins and ends with the same bytes
 def test_a_writer_that_died_leaves_a_corrupt_block_and_no_more(cut: int) -> None:
     whole, torn = _avro_block("1", "a"), _avro_block("2", "b" * 200)
     cut = min(cut, len(torn) - 1)
     left = torn[:cut]
-    # At the end of the file, and with what the next writer appended after it.
+    # The broken block is at the end of the file, or another writer has appended after it.
     for after, ids in ((b"", ["a"]), (_avro_block("3", "c"), ["a", "c"])):
         blocks = _blocks(whole + left + after)
         assert _ids(valid_log_blocks(blocks)) == ids

@@ -1,4 +1,4 @@
-"""Hudi's markers: which writes put them before which files, and when they are deleted."""
+"""Hudi's markers: writes put them before their data files, and delete them at the end."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.unit.concurrency.other_hudi_writers.another_hudi_writer import (
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing of the package catches it."""
+    """Stands for SIGKILL: no code of the package catches it."""
 
 
 class Watched(Storage):
-    """Says which markers there are when a data file is begun."""
+    """A storage that records the markers when a data file is begun."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -49,7 +49,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 
 def markers(location: str) -> list[str]:
-    """All that there is below the folder of markers, folders included."""
+    """All files and folders below the folder of markers."""
     temp = Path(location) / ".hoodie" / ".temp"
     return sorted(str(path.relative_to(temp)) for path in temp.rglob("*"))
 
@@ -59,7 +59,7 @@ def data_files(table: HudiTable, instant: str) -> list[str]:
 
 
 def killed(monkeypatch: pytest.MonkeyPatch, table: HudiTable, fares: dict[int, float], city: str) -> str:
-    """An upsert that dies before its entry; its requested time."""
+    """Make an upsert that dies before its entry; return its requested time."""
 
     def kill(*_: object, **__: object) -> None:
         raise Killed

@@ -1,4 +1,4 @@
-"""A partition is a folder with a partition metadata file, in any of Hudi's formats."""
+"""A folder with a partition metadata file, in any of Hudi's formats, is a partition."""
 
 from __future__ import annotations
 

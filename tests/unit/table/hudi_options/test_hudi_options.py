@@ -1,4 +1,4 @@
-"""Hudi's own keys: every one is read and written back, and what cannot be meant is an error that helps."""
+"""Hudi's own options: each is read and written back, and a mistake raises an error that helps."""
 
 import io
 import logging

@@ -1,4 +1,4 @@
-"""Hudi's options where they are used: locks, indexes and tables; their defaults, and their page."""
+"""The use of Hudi's options: locks, indexes and tables; their defaults, and their page in docs."""
 
 from collections import ChainMap
 from dataclasses import fields, is_dataclass
@@ -216,7 +216,7 @@ def test_a_table_keeps_its_options_under_hudis_names_and_hudi_rs_reads_it(tmp_pa
     assert opened.config.raw["hoodie.metadata.global.record.level.index.enable"] == "true"
     assert opened.config.raw["hoodie.clean.commits.retained"] == "5"
 
-    lock = InProcessLockProvider(table.location)  # no ZooKeeper is there
+    lock = InProcessLockProvider(table.location)  # there is no ZooKeeper
     ingest_arrow(opened, pa.table({"id": [1, 2], "dest": ["IAH", "MIA"]}), lock=lock)
     assert sum(batch.num_rows for batch in HudiTableBuilder.from_base_uri(str(tmp_path)).build().read()) == 2
     plan_archival(opened)

@@ -1,4 +1,4 @@
-"""What the indexes of a table have to say (C6): a rebuild from its data files, record by record."""
+"""The check of a table's indexes (C6): they equal a rebuild from its data files, record by record."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from airflow_provider.table.reading.slices import slices_of
 
 
 def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] | None = None) -> None:
-    """Compare every complete index with one that is made from the data files now.
+    """Compare every complete index with a rebuild from the present data files.
 
-    :param table: the table; what a writer left unpublished is published first.
-    :param partitions: the indexes that have to be there, and complete; whichever there are when None.
+    :param table: the table; the function first publishes an unpublished entry.
+    :param partitions: the indexes that must exist and be complete; when None, all existing ones.
     """
     storage, commit_log = table.storage, CommitLog(table.storage)
     newest = publish_head(storage, commit_log)
@@ -53,7 +53,7 @@ def assert_indexes_equal_a_rebuild(table: HudiTable, partitions: Iterable[str] |
 
 
 def _all_files(table: HudiTable) -> FileChanges:
-    """All committed data files, as if they came at once; the live ones with their record keys."""
+    """All committed data files, as if one commit had written them; the live ones with their record keys."""
     view, added = _listed(table), []
     for partition in view.all_partitions():
         for status in table.storage.list(partition):
@@ -65,13 +65,13 @@ def _all_files(table: HudiTable) -> FileChanges:
 
 
 def _living(table: HudiTable) -> LivingKeys:
-    """As readers find the keys of a file slice with log files."""
+    """The keys of a file slice with log files, as readers see them."""
     reader = SliceReader.of(table, _listed(table))
     return reader.keys
 
 
 def _listed(table: HudiTable) -> FileSystemView:
-    """The table's files by listing its folders, which no index says."""
+    """The table's files by a listing of its folders, without an index."""
     return FileSystemView(table.storage, table.timeline())
 
 
@@ -81,7 +81,7 @@ def _columns(table: HudiTable) -> tuple[str, ...]:
 
 
 def _comparable(records: Mapping[str, Payload | None]) -> dict[str, Any]:
-    """Records without what they may differ in: the instant of a location, partitions without files."""
+    """Records without the parts that may differ: the instant of a location, and partitions without files."""
     found: dict[str, Any] = {}
     for key, payload in records.items():
         if isinstance(payload, RecordLocation):
@@ -95,7 +95,7 @@ def _comparable(records: Mapping[str, Payload | None]) -> dict[str, Any]:
 
 
 def _assert_covers(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Statistics of partitions only widen: what there is must be within."""
+    """Statistics of partitions only widen, so the present values must be within them."""
     for key, needed in expected.items():
         said = found[key]
         assert isinstance(said, ColumnStats)
@@ -110,7 +110,7 @@ def _assert_covers(found: Mapping[str, Any], expected: Mapping[str, Any]) -> Non
 def _assert_found_by_key(
     metadata_table: MetadataTable, partition: str, file_groups: int, expected: Mapping[str, Any]
 ) -> None:
-    """Every record is in the file group that a look-up goes to."""
+    """Check that every record is in the file group that a look-up reads."""
     slices = metadata_table.file_slices(partition)
     assert [each.file_id for each in slices] == [
         file_group_id(partition, number) for number in range(file_groups)

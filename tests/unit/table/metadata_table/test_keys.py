@@ -1,4 +1,4 @@
-"""Keys of the metadata table: hashes of a known specification, and the keys that the JVM wrote."""
+"""Keys of the metadata table: hashes by a published specification, and the keys that the JVM wrote."""
 
 from __future__ import annotations
 

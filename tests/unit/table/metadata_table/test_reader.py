@@ -1,4 +1,4 @@
-"""The JVM's metadata table, whole, against what its data files say: record by record, field by field."""
+"""The whole metadata table of the JVM, compared with its data files record by record, field by field."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_the_index_definitions_name_the_indexed_columns(folder: Path) -> None:
 
 
 def test_a_merge_on_read_tables_files_are_listed_too(jvm_tables: JvmTables) -> None:
-    """A table by a snapshot version of Hudi; hudi-rs cannot read its HFiles. It has log files and deletes."""
+    """A snapshot version of Hudi wrote this table with log files and deletes; hudi-rs cannot read it."""
     folder = jvm_tables.table("jvm_mor_v9_mdt_legacy_hfile")
     metadata = MetadataTable(metadata_storage(Storage(str(folder))))
     records = _records(metadata, MetadataPartition.FILES)
@@ -262,7 +262,7 @@ def test_a_merge_on_read_tables_files_are_listed_too(jvm_tables: JvmTables) -> N
 
 
 def test_a_log_file_whose_instant_was_archived_is_in_the_right_slice(tmp_path: Path) -> None:
-    """Requested before a compaction was planned, completed after it, archived before it."""
+    """The instant was requested before a compaction's plan, completed after it, and archived before it."""
     storage = Storage(str(tmp_path))
     create_metadata_table(storage, TableConfig("t"))
     initialise_file_groups(storage, "files", 1, at(0))

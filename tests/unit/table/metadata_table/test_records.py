@@ -1,4 +1,4 @@
-"""Records of the metadata table: bytes as the JVM writes them, and what two of one key mean."""
+"""Records of the metadata table: their bytes are the JVM's, and two records of one key merge."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_location_knows_its_instant() -> None:
 
 @given(st.lists(_files, max_size=6))
 def test_lists_of_files_add_up(changes: list[dict[str, FileInfo]]) -> None:
-    """The list is the same with any compactions in between."""
+    """The merged list is the same with any compactions in between."""
     whole = _merged([FileList(each) for each in changes])
     for cut in range(len(changes)):
         compacted = _merged([FileList(each) for each in changes[:cut]])

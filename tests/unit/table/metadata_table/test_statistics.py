@@ -1,4 +1,4 @@
-"""What a base file says about itself: every type, with and without statistics in its footer."""
+"""The statistics of a base file: every type, with and without statistics in its footer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A metadata table of ours: read by hudi-rs, beside the JVM's, and against a dictionary."""
+"""A metadata table of this package: read by hudi-rs, and compared with the JVM's and with a dictionary."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _FILES = MetadataPartition.FILES
 
 
 class Index:
-    """The ``files`` partition of a history's table, kept by hand."""
+    """The ``files`` partition of a history's table, maintained by the test."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -162,7 +162,7 @@ def test_hudi_rs_reads_a_table_through_our_files(history: History) -> None:
 
 @pytest.mark.parametrize("compression", Compression)
 def test_hudi_rs_reads_an_index_of_several_levels(history: History, compression: Compression) -> None:
-    """Which Hudi's own writer never makes."""
+    """Hudi's own writer never makes such an index."""
     index = Index(history)
     write = history.commit({(f"p{number:03}", number): "v" for number in range(60)})
     index.log(write)
@@ -184,7 +184,7 @@ def test_hudi_rs_reads_an_index_of_several_levels(history: History, compression:
 
 
 def test_what_is_written_twice_is_written_once(history: History) -> None:
-    """The writes of two processes that both find a commit half published."""
+    """Two processes write that both find a commit half published."""
     index = Index(history)
     write = history.commit({("eu", 1): "v"})
     index.log(write)
@@ -249,7 +249,7 @@ def test_log_files_are_the_jvms(jvm_tables: JvmTables, tmp_path: Path) -> None:
         assert name is not None
         blocks = list(read_log_blocks(ByteRange.of_bytes(path.read_bytes(), path.name)))
         if HeaderKey.SCHEMA not in blocks[0].header:
-            continue  # the empty first one of each file group
+            continue  # the empty first log file of each file group
         changes: dict[str, Payload | None] = {}
         for block in blocks:
             changes |= dict.fromkeys(_deleted(block)) | dict(_written(block))
@@ -343,7 +343,7 @@ def test_a_partition_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_marked_as_deleted_is_gone(tmp_path: Path) -> None:
-    """As Hudi marks a bloom filter; its other records go by delete blocks."""
+    """Hudi marks a deleted bloom filter; it deletes other records by delete blocks."""
     storage, partition = Storage(str(tmp_path)), MetadataPartition.BLOOM_FILTERS
     create_metadata_table(storage, TableConfig("t"))
     initialise_file_groups(storage, partition, partition.default_file_groups, at(0))

@@ -32,7 +32,7 @@ def requests(found: Increment) -> list[str]:
 
 
 class WatchedStorage(Storage):
-    """Notes what is read, and lets a test act before a listing or a read."""
+    """A storage that records its reads, and lets a test act before a listing or a read."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -160,7 +160,7 @@ def test_a_window_can_be_read_again_and_in_parts(history: History) -> None:
     ends = [history.commit({("a", 1): text}).completion_time for text in "xyz"]
     assert values(increment(history.table, ends[0], end=ends[1])) == {("a", 1): "y"}
     assert values(increment(history.table, None, end=ends[0])) == {("a", 1): "x"}
-    # No commit lies between, so the checkpoint does not move beyond what was seen.
+    # No commit is in between, so the checkpoint does not move beyond the last commit that was read.
     assert increment(history.table, ends[0], end=at(3)).end == ends[0]
     assert increment(history.table, ends[1], end=at(999)).end == ends[2]
 
@@ -196,7 +196,7 @@ def test_columns_and_filters_of_a_scan(history: History) -> None:
 
 
 def test_a_torn_listing_loses_no_commit(history: History) -> None:
-    """A listing that runs while commits complete may show the later and miss the earlier."""
+    """A listing that runs while commits complete may show a later commit and miss an earlier one."""
     start = history.commit({("a", 1): "1"}).completion_time
     missed = history.commit({("a", 2): "2"})
     history.commit({("a", 3): "3"})
@@ -437,7 +437,7 @@ def test_only_the_commits_of_the_window_are_read(history: History, order: Order)
 
 @pytest.mark.parametrize("order", [Order.FENCED, Order.REQUESTED])
 def test_a_key_that_came_back_is_not_told_without_its_deletion(history: History, order: Order) -> None:
-    """Requested before the deletion, it completed after it, in a file group of its own."""
+    """The commit was requested before the deletion, and completed after it, in a file group of its own."""
     history.commit({("b", 1): "first"})
     again = history.begin({("a", 1): "again"})
     history.commit({("a", 1): "before"})

@@ -1,4 +1,4 @@
-"""Incremental reads of tables, and over archived timelines, that the JVM Hudi wrote."""
+"""Incremental reads of tables and archived timelines that the JVM's Hudi wrote."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def told(history: History, start: str | None, order: str) -> set[str]:
 
 
 def archive(history: History, source: Path, requested_from: str) -> None:
-    """The archived timeline of a real table in place of the instants before a time."""
+    """Replace the instants before a time by the archived timeline of a real table."""
     shutil.copytree(source / HISTORY_FOLDER, Path(history.table.location) / HISTORY_FOLDER)
     for name in history.storage.names(TIMELINE_FOLDER):
         if name != "history" and name < requested_from:

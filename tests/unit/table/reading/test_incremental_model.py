@@ -1,4 +1,4 @@
-"""Consumers that poll at any time, over any history: nothing lost, nothing repeated, as promised."""
+"""Consumers that poll at any time, over any history: they lose and repeat nothing, as promised."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ positions = st.integers(0, 5)
 
 
 class Consumer:
-    """Keeps a checkpoint, and a copy of the table made of what it read."""
+    """A consumer with a checkpoint, and a copy of the table from the rows that it read."""
 
     def __init__(self, history: History, order: Order) -> None:
         self.history = history
@@ -86,7 +86,7 @@ class Consumer:
         assert passed <= set(self.read) | {write.instant for write in window} | self._rewrites()
 
     def _rewrites(self) -> set[str]:
-        # A clustering tells no rows, so it holds nobody and may complete behind a checkpoint.
+        # A clustering reports no rows, so it holds no window and may complete behind a checkpoint.
         return {write.instant for write in self.history.commits if write.is_rewrite}
 
     def _nothing_pending_before(self, found: Increment) -> None:
@@ -98,8 +98,8 @@ class Consumer:
         if withheld:
             assert found.held_by is not None
             assert found.held_by.requested_time == pending[0]
-            # Held back is only what is later than the oldest in flight, or was merged on that, or wrote where
-            # that had taken rows out.
+            # A window holds back only commits that are later than the oldest one in flight, that were merged
+            # on such a commit, or that wrote where it had removed rows.
             merged = {write.instant for write in self.history.commits if write.replaced}
             merged |= {write.instant for write in self.history.commits if self._wrote_after_a_delete(write)}
             assert withheld[0] > pending[0] or withheld[0] in merged
@@ -113,7 +113,7 @@ class Consumer:
         )
 
     def caught_up(self) -> None:
-        """At the end the windows have told every change: the copy equals the table, but for deleted rows."""
+        """Check that the windows had every change: the copy equals the table, except deleted rows."""
         assert not self.history.in_flight
         self.poll()
         commits = {write.instant for write in self.history.commits}
@@ -188,7 +188,7 @@ class Histories(RuleBasedStateMachine):
             self._folder.cleanup()
 
     def _windows_again(self, windows: list[Increment]) -> None:
-        """A window says the same whenever it is read."""
+        """Check that a window has the same rows whenever it is read."""
         for window in windows:
             if window.start is None or window.end is None:
                 continue

@@ -1,4 +1,4 @@
-"""Files of ours, read back by hudi-rs."""
+"""Files of this package, read back by hudi-rs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _nulls(number: int, region: str) -> dict[str, object]:
 
 
 class HandMadeTable:
-    """A table with no more of a timeline than a reader asks for."""
+    """A table with only the part of a timeline that a reader needs."""
 
     def __init__(self, root: Path) -> None:
         self.storage = Storage(str(root))
@@ -133,5 +133,5 @@ def test_hudi_rs_reads_what_we_write(tmp_path: Path) -> None:
     assert table.read() == expected
     assert table.read(("region", "=", "a/b=c %")) == expected[3:4]
     assert table.read(("region", "=", "eu")) == [row for row in expected if row["region"] == "eu"]
-    # The rows that were only copied are not told as changed.
+    # Rows that were only copied are not reported as changed.
     assert table.read(after="20240101000001000") == [expected[1], expected[4]]

@@ -1,7 +1,6 @@
-"""Merge-on-read tables: what log files say, block by block, and what a dataset over them can do.
+"""Merge-on-read tables: the effect of log files, block by block, and the features of a dataset over them.
 
-That whole tables read as the JVM's Hudi reads them is in
-:mod:`tests.unit.table.real_tables.test_tables_of_the_real_hudi`.
+:mod:`tests.unit.table.real_tables.test_tables_of_the_real_hudi` compares whole tables with the JVM's reader.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ NO_ORDER = WrappedValue("IntWrapper", 0)
 
 
 class Logged:
-    """A file group that is log files alone, written block by block.
+    """A file group that has only log files, written block by block.
 
-    :param folder: for the table.
-    :param ordering: its ordering field; None where the last version wins.
+    :param folder: the folder for the table.
+    :param ordering: its ordering field; None if the last version wins.
     """
 
     def __init__(self, folder: Path, ordering: str | None = "ts") -> None:
@@ -80,7 +79,7 @@ class Logged:
         return self._append(instant, encode_rollback_block(instant, dead))
 
     def cut_off(self) -> Logged:
-        """Leave only half of the newest block, as a writer does that dies."""
+        """Leave only half of the newest block, like a writer that dies."""
         self._blocks[-1] = self._blocks[-1][: len(self._blocks[-1]) // 2]
         return self
 

@@ -18,7 +18,7 @@ from tests.ingestion_contract.merge_semantics import set_properties
 from tests.unit.concurrency.transactions.transactional_lake import Lake
 
 TASK = 2**32
-"""What a bucket counts the commits of a transaction by."""
+"""The step by which a bucket counts the commits of a transaction."""
 
 
 @pytest.fixture

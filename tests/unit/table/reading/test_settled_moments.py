@@ -1,4 +1,4 @@
-"""Which moments are settled beside which pending instants, case by case, in real files."""
+"""Settled and unsettled moments beside pending instants, case by case, in real files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def told(history: History, moment: str) -> list[str]:
 
 
 def pend(history: History, action: Action, state: State = State.REQUESTED) -> str:
-    """Put a pending instant on the timeline; returns its requested time."""
+    """Put a pending instant on the timeline; return its requested time."""
     instant = history.tick()
     history.storage.put(instant_path(Instant(instant, action, state)), b"")
     return instant

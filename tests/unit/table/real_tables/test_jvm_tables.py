@@ -1,4 +1,4 @@
-"""Every table that the real Hudi wrote opens: versions 6, 8 and 9, copy-on-write and merge-on-read."""
+"""Every table of the JVM's Hudi opens: versions 6, 8 and 9, copy-on-write and merge-on-read."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_snapshot_holds_the_expected_rows(name: str, jvm_tables: JvmTables) ->
 
 
 def _told(row: dict[str, Any]) -> str:
-    """A row as the expectations tell it: what JSON does not know as text."""
+    """A row as the expectations have it: values without a JSON type become text."""
     return json.dumps({key: v if isinstance(v, (int, float)) else str(v) for key, v in row.items()})
 
 
@@ -247,7 +247,7 @@ def test_log_files_are_shown(name: str, jvm_tables: JvmTables) -> None:
     assert [each["bytes"] for each in shown] == sizes
 
 
-SOME = "20240101000000000"  # of what is not there: that the table is none of ours is said first
+SOME = "20240101000000000"  # no such instant: the error that the table cannot be written comes first
 WRITES: dict[str, Callable[[HudiTable], object]] = {
     "begin_write": lambda table: begin_write(table, operation="UPSERT"),
     "begin_planned": lambda table: begin_planned(table, SOME),
@@ -294,7 +294,7 @@ REFUSED = [
     "rs_mor_v6_nonpart_rollback",
     "jvm_mor_v6_archived",
 ]
-# What another Hudi's index does not hinder: to drop it, and to take away what no commit has.
+# Another Hudi's index does not prevent its drop, nor the deletion of files without a commit.
 ALLOWED = {
     ("rs_cow_v9_txns_simple_meta", write) for write in ("rollback", "rollback_dead_writers", "drop_index")
 }

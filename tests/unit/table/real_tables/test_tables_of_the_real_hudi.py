@@ -1,6 +1,6 @@
-"""Tables that the real Hudi made, of both types: this package shows the rows that the JVM shows.
+"""Tables of both types by the JVM's Hudi: this package shows the same rows as the JVM.
 
-``make fixtures`` makes them, with the JVM's answers; see :mod:`tests.real_hudi.fixtures`.
+``make fixtures`` makes the tables and the JVM's answers; see :mod:`tests.real_hudi.fixtures`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ FIXTURES = Path(__file__).parents[3] / "fixtures" / "real_hudi"
 NAMES = sorted(path.stem for path in FIXTURES.glob("*.zip"))
 
 AS_TEXT = {"cow_timestamp_partitions": "ts", "cow_dates_as_folders": "ts"}
-"""Columns that the JVM shows as text, because its key generator makes folders of them."""
+"""Columns that the JVM shows as text, because its key generator makes folder names of them."""
 BY_REQUESTED_TIME = {"cow_at_once", "mor_at_once", "mor_resized_while_written"}
-"""Tables of which the JVM shows another past: it goes by requested times, this package by completion."""
+"""Tables whose past the JVM shows differently: it orders by requested times, this package by completion."""
 ENCODED = {"cow_encoded": "part"}
-"""Columns that the JVM's incremental query shows as folders are named, and none of its other queries."""
+"""Columns that the JVM's incremental query, and no other query, shows with the folder's encoded name."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A table, and what the JVM says of it.
+    """A table, and the JVM's answers about it.
 
-    :param name: of its files.
-    :param location: where it is unpacked.
-    :param answers: of the JVM, by question.
+    :param name: the name of its files.
+    :param location: the folder into which it is unpacked.
+    :param answers: the JVM's answers, by query.
     """
 
     name: str
@@ -45,9 +45,9 @@ class Answered:
     answers: dict[str, Any]
 
     def judge(self, question: str, theirs: Any, ours: Callable[[HudiTable], Any]) -> str | None:
-        """What is wrong with this package's answer; None when nothing is."""
+        """The mistake in this package's answer; None when there is none."""
         if isinstance(theirs, dict) and "error" in theirs:
-            return None  # the JVM has none
+            return None  # the JVM has no answer
         if question == "as of" and self.name in BY_REQUESTED_TIME:
             return None
         if question == "since" and (column := ENCODED.get(self.name)):

@@ -1,4 +1,4 @@
-"""Tables of version 9 by the JVM's Hudi, copied, and then written by ours."""
+"""Copies of version 9 tables of the JVM's Hudi, to which this package writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider.table import HudiTable, snapshot
 from tests.unit.table.conftest import JvmTables
 
 COPY_ON_WRITE = "rs_cow_v9_txns_simple_nometa"
-# Nor does hudi-rs read it untouched: the JVM wrote the index's files with HBase's own writer.
+# hudi-rs does not read the original either: the JVM wrote the index's files with HBase's own writer.
 UNREADABLE_FOR_HUDI_RS = "jvm_mor_v9_mdt_legacy_hfile"
 MERGE_ON_READ = ["rs_mor_v9_txns_simple_nometa", UNREADABLE_FOR_HUDI_RS]
 

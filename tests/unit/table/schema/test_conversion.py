@@ -1,4 +1,4 @@
-"""Values of one type as values of another; what is expected is what Hudi 1.2.0 on Spark 3.5 reads."""
+"""Conversion of values from one type to another; the expected values are those of Hudi 1.2.0 on Spark 3.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a table's columns by what is written into it."""
+"""The changes of a table's columns by the columns of writes."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_new_column_of_a_type_that_no_table_stores_is_refused() -> None:
 
 
 class Changing:
-    """Makes a table's columns, a batch's, and says what the table's are after it."""
+    """Makes the columns of a table and of a batch, and the table's columns after the batch."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -181,7 +181,7 @@ class Changing:
         return [(f"c{next(self.names)}", self.kind(depth)) for _ in range(self.random.randint(1, 4))]
 
     def changed(self, kind: Any) -> tuple[Any, Any]:
-        """A batch's type, and the table's after it."""
+        """A batch's type, and the table's type after it."""
         if isinstance(kind, str):
             batch, after = self.random.choice([(kind, kind), *BY_HUDI.get(kind, {}).items()])
             return batch, after

@@ -61,7 +61,7 @@ def test_types_of_a_jvm_table(jvm_tables: JvmTables) -> None:
     assert (
         schema.field("structField").type.field("child_struct").type.field("child_field2").type == pa.bool_()
     )
-    # What Avro says is what Parquet has.
+    # Avro's schema describes the columns of the Parquet file.
     stored = pa.parquet.read_table(path, partitioning=None)
     assert conform(stored, schema).schema.equals(schema)
 
@@ -362,7 +362,7 @@ NEVER_NULL = pa.struct([pa.field("flags", _FLAGS, nullable=False), pa.field("nam
     0,
 )
 def test_what_parquet_names_otherwise_conforms(table: pa.Table, first: int) -> None:
-    """Also where a member that must not be null has no parent."""
+    """This also holds if a member that must not be null has no parent."""
     file = pa.BufferOutputStream()
     pq.write_table(table, file, store_schema=False)
     given_back = pq.read_table(pa.BufferReader(file.getvalue())).slice(first)

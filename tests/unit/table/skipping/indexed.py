@@ -1,4 +1,4 @@
-"""Histories of writers that keep the indexes, as this package's writers do."""
+"""Histories of writers that maintain the indexes, as this package's writers do."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def build_indexes(
     is_complete: bool = True,
     file_groups: int = 2,
 ) -> None:
-    """Make indexes of what a table holds, as if all of it were added at once, and tell its properties.
+    """Make indexes of a table's content, as if one commit had added it, and name them in its properties.
 
     :param instant: requested time of the indexing plan.
-    :param completion_time: when the indexes are complete.
-    :param is_complete: whether the properties name them complete, or in flight.
+    :param completion_time: the completion time of the indexes.
+    :param is_complete: whether the properties name them as complete, or as in flight.
     """
     storage = metadata_storage(table.storage)
     create_metadata_table(storage, table.config)
@@ -82,7 +82,7 @@ def build_indexes(
 
 
 class IndexedHistory(History):
-    """A history that keeps indexes, from when they are built on."""
+    """A history that maintains its indexes once they are built."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -91,7 +91,7 @@ class IndexedHistory(History):
 
     @property
     def opened(self) -> HudiTable:
-        """The table with its properties of now."""
+        """The table with its present properties."""
         return HudiTable.open(self.table.location)
 
     def build(self, *partitions: str) -> None:

@@ -1,4 +1,4 @@
-"""Files are skipped where no row of theirs can match, and never where one does."""
+"""Readers skip files without a matching row, and never a file with one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ predicates = st.recursive(
 
 
 def indexed(table: HudiTable, *partitions: str) -> HudiTable:
-    """The table, with indexes of all that is in it now."""
+    """The table, with indexes of its present content."""
     newest = parse_time(table.timeline().newest_completion)
     times = [format_time(newest + dt.timedelta(milliseconds=step)) for step in (1, 2)]
     build_indexes(table, partitions or tuple(MetadataPartition), *times)
@@ -115,7 +115,7 @@ def table_of(batches: list[list[dict[str, Any]]], **options: Any) -> Iterator[Hu
         yield table
 
 
-# Arrow takes "not less than" for "at least" where it knows bounds, and would leave out the file.
+# With known bounds Arrow treats "not less than" as "at least", and would leave out the file.
 NOTHING = dict.fromkeys(VALUES)
 NAN = pa.scalar(float("nan"))
 
@@ -138,7 +138,7 @@ def test_no_row_is_skipped(
 
 @pytest.fixture
 def flights(tmp_path: Path) -> HudiTable:
-    """Three files, of different months, airports and delays; one has no delay at all."""
+    """A table of three files with different months, airports and delays; one file has only null delays."""
     schema = pa.schema(
         {
             "id": pa.int64(),
@@ -187,7 +187,7 @@ def flights(tmp_path: Path) -> HudiTable:
 def test_files_without_a_match_are_skipped(flights: HudiTable, where: Where, months: list[int]) -> None:
     table = indexed(flights)
     found = table.select_files(where)
-    # A float may be none, which is not less than anything.
+    # A float may be NaN, which is not less than anything.
     assert [each.partition_path for each in found.base_files] == [f"month={month}" for month in months]
     assert found.listed_by == "files"
 
@@ -204,7 +204,7 @@ def test_partitions_are_skipped_by_their_statistics(flights: HudiTable) -> None:
     assert [path.rpartition("/")[0] for path in found["paths"]] == ["month=2"]
     assert found["indexes"]["partition_stats"] == "usable"
     assert snapshot(table, where=where).to_table()["delay"].to_pylist() == [301.0, 302.0]
-    # It says what partitions hold now, not what they held before it was there.
+    # The index describes the present content of partitions, not their content before it existed.
     assert [step.index for step in table.select_files(where, moment).steps] == ["column_stats"]
 
 

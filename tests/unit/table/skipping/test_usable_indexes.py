@@ -1,4 +1,4 @@
-"""What the indexes say of a snapshot is what its files say, after any history; else they are not used."""
+"""The indexes of a snapshot agree with its files after any history; otherwise readers do not use them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def by_listing(history: IndexedHistory, as_of: str | None = None) -> FileSystemV
 
 
 def never_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on it is an error to list a folder of data, or to ask for a file's size."""
+    """Raise an error for each later listing of a data folder, and for each request for a file's size."""
     names, stat = Storage.names, Storage.stat
 
     def only_of_hudi(self: Storage, path: str, then: Callable[[Storage, str], Any]) -> Any:
