@@ -26,7 +26,7 @@ def rows(ids: list[int], fare: float = 1.0, city: str = "sf") -> pa.Table:
 
 
 class SharedLock(InProcessLockProvider):
-    """A lock that the JVM takes too."""
+    """A lock that the JVM acquires, too."""
 
     excludes_hudi = True
 
@@ -40,7 +40,7 @@ class JvmWrite:
     def __init__(self, table: HudiTable, action: Action = Action.COMMIT, *, plan: bytes = b"") -> None:
         self._table = table
         self._action = action
-        time.sleep(0.002)  # it has the millisecond to itself
+        time.sleep(0.002)  # no other instant has this millisecond
         self.instant = now()
         time.sleep(0.002)
         self._put(action, State.REQUESTED, plan)
@@ -50,7 +50,7 @@ class JvmWrite:
         return self
 
     def upsert(self, ids: list[int], fare: float = 2.0, *, into: BaseFile | None = None) -> None:
-        """Complete it: rows are written, into a file group or into a new one."""
+        """Write rows into an existing or a new file group, and complete the write."""
         old = read_base_file(self._table.storage, into.path) if into else None
         file_id = into.file_id if into else new_file_id()
         with BaseFileWriter(
@@ -82,7 +82,7 @@ class JvmWrite:
         self._put(Action.COMMIT, State.COMPLETED, content)
 
     def clean(self, base_file: BaseFile) -> None:
-        """Complete a clean: a file is deleted."""
+        """Complete a clean that deletes a file."""
         self._table.storage.delete(base_file.path)
         name = base_file.path.rpartition("/")[2]
         said = {
@@ -113,7 +113,7 @@ class JvmWrite:
         self._put(Action.REPLACE_COMMIT, State.COMPLETED, content)
 
     def roll_back(self) -> None:
-        """The JVM takes it back: its instants go, a rollback completes."""
+        """Roll the write back, as the JVM does: its instants are deleted, a rollback completes."""
         rollback = JvmWrite(self._table, Action.ROLLBACK)
         record = {
             "startRollbackTime": rollback.instant,
@@ -129,7 +129,7 @@ class JvmWrite:
         rollback._put(Action.ROLLBACK, State.COMPLETED, encode("HoodieRollbackMetadata", record))
 
     def beat(self, seconds_ago: float = 0.0) -> None:
-        """Its heartbeat: an empty file."""
+        """Put its heartbeat, an empty file."""
         path = f".hoodie/.heartbeat/{self.instant}"
         self._table.storage.put(path, b"")
         moment = time.time() - seconds_ago
@@ -138,4 +138,4 @@ class JvmWrite:
     def _put(self, action: Action, state: State, content: bytes) -> None:
         completed = after(max(now(), self.instant)) if state is State.COMPLETED else None
         self._table.storage.put(instant_path(Instant(self.instant, action, state, completed)), content)
-        time.sleep(0.003)  # what comes after it is later, also by the millisecond
+        time.sleep(0.003)  # every later instant has a later millisecond

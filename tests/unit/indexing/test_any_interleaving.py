@@ -1,6 +1,6 @@
-"""Indexes are planned, built and dropped beside actors that begin, stand still and die anywhere.
+"""Indexes are planned, built and dropped beside actors that begin, pause and die anywhere.
 
-A tenth of ``INTERLEAVINGS`` are tried.
+The number of runs is a tenth of ``INTERLEAVINGS``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WORK: dict[str, Callable[[HudiTable], object]] = {
 
 @cache
 def indexed(done: int, *, merge_on_read: bool = False) -> Simulation:
-    """A table with three commits, and between them: nothing, a plan, or a plan and its run."""
+    """A table with three commits, and between them nothing, an indexing plan, or a plan and its run."""
     simulation = Simulation(merge_on_read=merge_on_read)
     for number, keys in enumerate("abc"):
         add_writer(simulation, f"first-{keys}", keys)
@@ -59,7 +59,7 @@ def indexed(done: int, *, merge_on_read: bool = False) -> Simulation:
 
 
 class IndexedInterleaving(Interleaving):
-    """As there, with two of each that change the indexes."""
+    """The machine without indexes, with two actors of each kind that changes the indexes."""
 
     @initialize(done=st.integers(0, 2), upsert=st.sampled_from(UPSERTS), merge_on_read=st.booleans())
     def a_table(self, done: int, upsert: Upsert, merge_on_read: bool) -> None:
@@ -79,7 +79,7 @@ class IndexedInterleaving(Interleaving):
         table = HudiTable.at(self.simulation.table().storage)
         by_listing = FileSystemView(table.storage, table.timeline())
         assert read_snapshot(table.storage, table.view()) == read_snapshot(table.storage, by_listing)
-        for instant in pending_cleans(table):  # until then, the index lists what was deleted already
+        for instant in pending_cleans(table):  # until then, the index lists files that are already deleted
             run_clean(table, instant, lock=NoLock())
         assert_indexes_equal_a_rebuild(table)
         whole = complete(self.simulation)
@@ -94,7 +94,7 @@ class IndexedOnAnObjectStore(IndexedInterleaving, OnAnObjectStore):
 
 def _tolerant(work: Callable[[HudiTable], object]) -> Callable[[HudiTable, Actor], None]:
     def act(table: HudiTable, actor: Actor) -> None:
-        with suppress(NoSuchInstantError):  # what it was to build is dropped
+        with suppress(NoSuchInstantError):  # its indexes are dropped
             work(table)
 
     return act

@@ -1,4 +1,4 @@
-"""The entry that changes the indexes: what it says, and what is logged to those that stay."""
+"""The entry that changes the indexes, and the records that it logs to the other indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which indexes can be built, their files on storage, and what a drop leaves."""
+"""Index builds: the possible indexes, their files on storage, and the files after a drop."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_key_in_two_places_is_refused_and_named(table: HudiTable) -> None:
         run_index(table)
     assert {each.partition("/")[0] for each in refused.value.details["file_groups"]} == {"city=sf", "city=la"}
     assert_indexes_equal_a_rebuild(table, [])
-    # Its deletion is logged since, and would hide the other one.
+    # Its deletion is logged since, and would hide the other record.
     ingest_arrow(table, rows([3], city="la"), "delete")
     with pytest.raises(DuplicateRecordKeyError, match=r"key '3' lived in two .* planned by \d+"):
         run_index(table, instant)
@@ -189,12 +189,12 @@ def test_a_key_in_two_places_is_refused_and_named(table: HudiTable) -> None:
 def test_a_key_that_comes_to_another_partition_while_it_is_built_is_refused(
     table: HudiTable, is_deleted: bool
 ) -> None:
-    """No reader uses the index yet; its commit comes after its base files."""
+    """No reader uses the index yet; the commit that moves the key comes after the index's base files."""
 
     def build(planned: IndexBuild) -> list[WriteStat]:
         stats = build_in_process(planned)
         ingest_arrow(table, rows([3], city="la"))
-        if is_deleted:  # there; what is logged of it would hide the other one
+        if is_deleted:  # the key exists; a record of it would hide the other record
             ingest_arrow(table, rows([3], city="la"), "delete")
         return stats
 
@@ -249,7 +249,7 @@ def test_without_files_the_whole_metadata_table_goes_and_a_plan_with_it(table: H
 
 
 def test_what_was_committed_without_an_index_is_not_missed_by_a_later_one(table: HudiTable) -> None:
-    """A writer that began before the new plan, and logs to it, is no sign of what was logged before."""
+    """A writer that began before the new plan logs to it; that does not show what was logged before."""
     built(table, "record_index")
     drop_index(table, ["files"])
     writer = begin_write(table, operation="UPSERT")
@@ -344,7 +344,7 @@ def test_who_stood_still_before_it_wrote_the_properties_brings_no_index_back(
 
 
 class FailsOnce(Storage):
-    """Fails at one of its operations, and works again."""
+    """A storage that fails at one operation, and then works again."""
 
     def __init__(self, root: str, fails_at: int) -> None:
         super().__init__(root)
@@ -373,9 +373,9 @@ def test_a_schedule_that_fails_leaves_nothing(tmp_path: Path) -> None:
             failed += 1
             newest = CommitLog(table.storage).newest()
             if isinstance(newest, Plan):
-                continue  # its entry is put: what failed is the look right after that
+                continue  # its entry is put: the read right after that has failed
             new = files(table) - before
-            # Of nobody: a heartbeat that does not beat any more, content that no entry names.
+            # Files without an owner: an expired heartbeat, and content that no entry names.
             assert not {path for path in new if "/.heartbeat/" not in path and "/staged/" not in path}
             assert not table.timeline().pending()
             assert index_status(table) == []

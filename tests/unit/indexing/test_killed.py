@@ -1,4 +1,4 @@
-"""A schedule, a run and a drop: killed, overtaken or not answered at each of their storage operations."""
+"""A schedule, a run and a drop: killed, overtaken, or without an answer, at each storage operation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebui
 INDEXES = ["files", "record_index"]
 OF_MERGE_ON_READ = ["files", "column_stats", "record_index"]
 FEW_FILE_GROUPS = {"hoodie.metadata.record.index.min.filegroup.count": 2}
-AGES = 3600.0  # nobody beats in a simulation
+AGES = 3600.0  # no heartbeat is renewed in a simulation
 SOAK = int(os.environ.get("EXAMPLES", "25")) > 25
 
 Work = Callable[[HudiTable], object]
@@ -64,11 +64,11 @@ BEFORE: dict[Work, tuple[Work, ...]] = {
     drops: (schedules, runs),
     drops_all: (schedules, runs),
 }
-"""What has been done when one of them begins."""
+"""The steps before one of them begins."""
 
 
 def written(before: tuple[Work, ...]) -> Simulation:
-    """A table with two commits, what was done to its indexes, and a commit after each of that."""
+    """A table with two commits, the steps on its indexes, and a commit after each step."""
     return _written(before).copy()
 
 
@@ -91,7 +91,7 @@ def add(simulation: Simulation, work: Work) -> None:
 
 
 def begins(simulation: Simulation, work: Work, operations: int) -> Actor:
-    """An actor that does that many of its storage operations, and pauses."""
+    """An actor that does this many storage operations, and pauses."""
     add(simulation, work)
     actor = simulation.actors[-1]
     simulation.go_on(actor, operations)
@@ -109,13 +109,13 @@ def count_operations(work: Work) -> int:
 
 
 def moments(work: Work, every: int = 2) -> list[int]:
-    """Before which operations something happens; before each of them in `make soak`."""
+    """The operations before which the test acts; in `make soak` each operation."""
     every_so_many = range(0, count_operations(work), 1 if SOAK else every)
     return share_of(every_so_many) if every <= 2 else list(every_so_many)
 
 
 def complete(simulation: Simulation) -> HudiTable:
-    """What comes after a kill: a writer, and a process that builds the indexes."""
+    """Run a writer, and a process that builds the indexes, after a kill."""
     simulation.expire_heartbeats()
     add_writer(simulation, "next", "ag")
     simulation.run([])
@@ -155,14 +155,14 @@ def test_who_is_killed_leaves_nothing_of_an_index_that_is_dropped_before_anybody
         simulation = written(BEFORE[work])
         killed = begins(simulation, work, killed_at)
         simulation.kill(killed)
-        drops_all(HudiTable.at(simulation.table().storage))  # its heartbeat is in time
+        drops_all(HudiTable.at(simulation.table().storage))  # its heartbeat is fresh
         table = complete(simulation)
         assert not left_over(simulation), f"killed before {killed.at}"
         assert not [i for i in table.timeline().pending() if i.action is Action.INDEXING]
 
 
 class LosesAnAnswer(MemoryStorage):
-    """Does all that it is asked for; of one change it does not say so."""
+    """A storage that does every operation, but loses the answer to one change."""
 
     def __init__(self, simulation: Simulation, lost_at: int) -> None:
         super().__init__(simulation.files, simulation.clock)
@@ -215,7 +215,7 @@ def test_a_writer_comes_in_between(work: Work) -> None:
 
 @pytest.mark.parametrize("other", ["clusterer", "dropper"])
 def test_a_build_looks_at_one_moment(other: str) -> None:
-    # Between any two of its operations keys are moved, and logged as such, or the index is gone.
+    # Between any two operations a writer moves keys, and logs that, or a process drops the index.
     for stands_still_at in moments(runs, 1):
         simulation = written(BEFORE[runs])
         builder = begins(simulation, runs, stands_still_at)
@@ -231,7 +231,7 @@ def test_a_build_looks_at_one_moment(other: str) -> None:
 
 @pytest.mark.parametrize("work", list(BEFORE), ids=lambda work: work.__name__)
 def test_it_comes_in_between_of_a_writer(work: Work) -> None:
-    # The writer has staged for other indexes than those that there are when it commits (RFC-45, 3b, 3c).
+    # The writer has staged for other indexes than those that exist when it commits (RFC-45, 3b, 3c).
     for writer_at in range(1, 60, 1 if SOAK else 7):
         simulation = written(BEFORE[work])
         add_writer(simulation, "slow", "abx")
@@ -312,11 +312,11 @@ def test_an_index_is_dropped_and_made_anew_while_it_is_built() -> None:
 
 @pytest.mark.parametrize("is_dropped_first", [False, True], ids=["same plan", "later plan"])
 def test_a_run_that_stood_still_deletes_nothing_that_another_run_has_built(is_dropped_first: bool) -> None:
-    """At each of its looks at the metadata table's files, and before each of its deletions there."""
+    """The run pauses at each look at the metadata table's files, and before each deletion there."""
     for number in itertools.count():
         simulation = written(BEFORE[runs])
         killed = begins(simulation, runs, 0)
-        simulation.go_on_to(killed, "put .hoodie/commit_log/staged/")  # its base files are there
+        simulation.go_on_to(killed, "put .hoodie/commit_log/staged/")  # its base files exist
         simulation.kill(killed)
         simulation.expire_heartbeats()
         sleeper = begins(simulation, runs, 0)
@@ -368,7 +368,7 @@ def test_who_stood_still_begins_no_run_of_a_plan_that_was_dropped() -> None:
 
 
 def test_two_restores_at_once() -> None:
-    # Each tells the indexes what it undoes, by files that the other one deletes.
+    # Each logs to the indexes the files that it undoes, which the other one deletes.
     stands_still_at, undone = 0, 0
     while True:
         simulation = written((schedules, runs))
@@ -377,7 +377,7 @@ def test_two_restores_at_once() -> None:
         for name in ("one", "other"):
             add_restorer(simulation, name, undone=1)
         one, other = simulation.running()
-        # It has seen that nobody is under way.
+        # It has seen that no writer is in flight.
         simulation.go_on_to(other, f"put_if_absent {HEARTBEAT_FOLDER}")
         simulation.go_on(one, stands_still_at)
         if one.done:

@@ -48,7 +48,7 @@ def log_files(table: HudiTable) -> list[LogFileName]:
 
 @contextmanager
 def after_listing(folder: str, other: Callable[[], object]) -> Iterator[None]:
-    """Within it another acts once, when this thread has listed a folder of the metadata table."""
+    """A context in which another process acts once, when this thread has listed a metadata table's folder."""
     here, list_ = threading.get_ident(), Storage.list
     waiting = [other]
 
@@ -65,7 +65,7 @@ def after_listing(folder: str, other: Callable[[], object]) -> Iterator[None]:
 
 
 def rebased(table: HudiTable, meanwhile: Callable[[], object]) -> None:
-    """An upsert of two file groups, which another write replaces by one: what is staged again is less."""
+    """An upsert of two file groups, which another write replaces by one: it stages fewer records again."""
 
     def overtake() -> None:
         ingest_arrow(table, rows([9]), "insert_overwrite")
@@ -129,7 +129,7 @@ def test_a_log_file_never_changes_and_nothing_of_an_earlier_staging_is_left(
 
 
 class DiesError(Exception):
-    """A process ends here."""
+    """Raised where a process dies."""
 
 
 def die() -> None:
@@ -162,8 +162,8 @@ def test_a_cleaner_that_was_killed_after_it_had_staged(indexed: HudiTable, meanw
 
 
 def taken_back(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> list[str]:
-    """What is written while another Hudi writer rolls back whatever is pending on the metadata table's
-    timeline, also of a write that lives."""
+    """Write while another Hudi writer rolls back every pending instant of the metadata table's timeline, also
+    that of a live write."""
     publish, instants = commit_point.publish, list[str]()
 
     def publish_late(storage: Storage, entry: LogEntry, **given: bool) -> bool:
@@ -189,7 +189,7 @@ def test_records_that_another_hudi_writer_took_back_for_a_dead_writers_are_stage
 def test_what_is_staged_again_is_of_the_columns_that_the_commit_brings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Statistics of a partition cover older files, too, by the type that the column has from then on."""
+    """Statistics of a partition cover older files, too, with the column's new type."""
 
     def batch(key: str, value: int, kind: pa.DataType) -> pa.Table:
         return pa.table({"id": [key], "v": pa.array([value], kind)})

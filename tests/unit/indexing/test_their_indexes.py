@@ -1,5 +1,7 @@
-"""Indexes that another Hudi writer makes, changes or drops between two commits of ours; and the names by
-which it leaves ours alone."""
+"""Indexes that another Hudi writer makes, changes or drops between two commits of this package.
+
+Also the instant names that protect this package's own indexes from that writer.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def named(table: HudiTable) -> set[str]:
 
 
 def they_name(table: HudiTable, *partitions: str) -> None:
-    """The properties after another Hudi writer has made or dropped an index."""
+    """Set the properties as another Hudi writer does that has made or dropped an index."""
     lines = table.storage.read(PROPERTIES_PATH).decode().splitlines()
     lines = [line for line in lines if not line.startswith(COMPLETE)]
     lines += [COMPLETE + ",".join(sorted(partitions))] if partitions else []
@@ -64,7 +66,7 @@ def they_drop(table: HudiTable, partition: str) -> None:
 
 
 def as_theirs(table: HudiTable) -> None:
-    """As if another Hudi writer had made all that there is: it writes no commit log."""
+    """Make all commits look like another Hudi writer's, which writes no commit log."""
     shutil.rmtree(Path(table.location) / COMMIT_LOG_FOLDER)
 
 
@@ -101,7 +103,7 @@ class TestNames:
         assert_indexes_equal_a_rebuild(again(table), ["files", "record_index"])
 
     def test_no_indexing_is_the_newest_instant_of_the_table(self, indexed: HudiTable) -> None:
-        """The initialisation of the next partition would roll back an instant of the same time."""
+        """The initialisation of another partition would roll back an instant with the same time."""
         assert [each for each in indexed.timeline().instants if each.action is Action.INDEXING] == []
         again_scheduled = schedule_index(indexed, ALL)
         assert again_scheduled is None
@@ -109,7 +111,7 @@ class TestNames:
     def test_a_name_that_another_takes_meanwhile_is_left_to_it(
         self, table: HudiTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It begins a partition of its own; ours is built once more."""
+        """The other writer begins a partition under that name; this package builds its own again."""
         from airflow_provider.exceptions import WriteConflictError
         from airflow_provider.indexing import index_run as running
 
@@ -183,7 +185,7 @@ class TestDropped:
 class TestNotKept:
     @pytest.fixture
     def foreign(self, indexed: HudiTable, request: pytest.FixtureRequest) -> str:
-        """An index that ours does not keep; its name."""
+        """Add an index that this package does not maintain; return its name."""
         name = str(request.param)
         if name == "record_index":
             path = Path(indexed.location) / DEFINITIONS

@@ -1,4 +1,4 @@
-"""The next commit of this package logs what another Hudi writer did not, also beside concurrent changes."""
+"""The next commit of this package logs the commits that another Hudi writer did not log to the indexes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_nothing_is_archived_that_no_index_knows(indexed: HudiTable) -> None:
 
 
 def log_to_files_only(table: HudiTable, jvm: Jvm) -> None:
-    """As a writer does that had begun before it could know of the other indexes."""
+    """Log like a writer that began before the other indexes existed."""
     (done,) = (each for each in table.timeline().commits() if each.requested_time == jvm.instant)
     stats = table.timeline().commit_metadata(done).write_stats
     TheirMetadataTable(table.storage, lambda: after(now())).commit(jvm.instant, stats)
@@ -180,7 +180,7 @@ def test_an_index_that_was_compacted_without_a_commit_is_not_logged_to_any_more(
     jvm = Jvm(indexed)
     jvm.upsert({20: 1.0})
     log_to_files_only(indexed, jvm)
-    # Another Hudi writer's compaction, in the moment in which the commit completed.
+    # Another Hudi writer's compaction, at the moment of the commit's completion.
     metadata_table = metadata_storage(indexed.storage)
     for each in MetadataTable(metadata_table).file_slices("record_index"):
         assert each.base_file is not None
@@ -224,7 +224,7 @@ def test_what_has_completed_when_the_first_index_began_is_in_it(table: HudiTable
 
 
 def test_what_has_completed_when_another_made_its_index_is_in_it(table: HudiTable) -> None:
-    """If that time is unknown: what completed since the first commit that it logged."""
+    """If that time is unknown, only commits since the first one that is logged there count as unlogged."""
     metadata_table = metadata_storage(table.storage)
     for key in (20, 21):
         Jvm(table).upsert({key: 1.0})
@@ -263,7 +263,7 @@ def test_what_is_in_the_archive_of_the_metadata_table_was_logged(indexed: HudiTa
 
 
 def test_of_commits_that_were_logged_in_part_each_is_made_up_for_and_told(indexed: HudiTable) -> None:
-    """One of ours among them, and one that is in no index, are not theirs to make up for."""
+    """A commit of this package among them, and a commit that is in no index, need no such records."""
     since = CommitLog(indexed.storage).newest()
     assert since is not None
     ingest_arrow(indexed, rows([5]))

@@ -16,7 +16,7 @@ from airflow_provider.table.timeline.metadata import WriteStat
 from tests.unit.indexing.jvm import SCHEMA, SharedLock, rows
 
 ALL = ["files", "column_stats", "bloom_filters", "record_index", "partition_stats"]
-A_MOMENT = 0.2  # seconds: a timeout that passes while something is pending for good
+A_MOMENT = 0.2  # seconds: a timeout that passes while an instant stays pending
 
 
 def schedule(table: HudiTable) -> str:
@@ -38,13 +38,13 @@ def run(table: HudiTable, instant: str, timeout: float = 60.0, **settings: objec
 
 
 def begun(table: HudiTable, ids: list[int]) -> Callable[[], object]:
-    """A writer of ours that has written its data file and not committed; what lets it commit."""
+    """A writer of this package that has written its data file; the returned function lets it commit."""
     writer, stat = written(table, ids)
     return lambda: writer.commit([stat])
 
 
 def written(table: HudiTable, ids: list[int]) -> tuple[Writer, WriteStat]:
-    """A writer of ours that has written its data file, and the statistics that it commits."""
+    """A writer of this package that has written its data file, and the write stats for its commit."""
     writer = begin_write(
         table,
         operation="INSERT",
@@ -71,7 +71,7 @@ def written(table: HudiTable, ids: list[int]) -> tuple[Writer, WriteStat]:
 
 
 def used(table: HudiTable) -> set[str]:
-    """What readers trust."""
+    """The indexes that readers use."""
     return set(HudiTable.open(table.location).config.metadata_partitions)
 
 

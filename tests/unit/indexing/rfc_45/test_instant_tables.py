@@ -1,4 +1,4 @@
-"""The two instant tables in the text of RFC-45: computed, and the larger one carried out."""
+"""The two instant tables in the text of RFC-45: both computed, and the larger one executed."""
 
 from __future__ import annotations
 

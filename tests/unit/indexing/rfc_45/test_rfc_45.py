@@ -1,8 +1,8 @@
 """RFC-45's error cases, each by its name there; its instant tables are in test_instant_tables.py, and case 5,
 a data timeline with holes, in test_timeline_with_holes.py.
 
-After each of them the indexes equal a rebuild (C6). "Writer" is one of ours where the case is about
-what a writer logs, and another Hudi's where it is about one that may not have logged.
+After each of them the indexes equal a rebuild (C6). "Writer" is a writer of this package in cases about the
+records that a writer logs, and another Hudi's in cases about a writer that may not have logged.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_case_1_our_writer_dies_after_it_has_staged_for_the_index(table: HudiTab
 
     class DyingLock(InProcessLockProvider):
         def holder(self) -> LockHolder | None:
-            raise DiesError  # the records are staged before anybody asks for the lock
+            raise DiesError  # the writer stages the records before it asks for the lock
 
     writer.lock = DyingLock(table.location)
     writer._give_up = lambda error: None  # type: ignore[method-assign]  # killed: it does not clean up
@@ -172,7 +172,7 @@ def test_case_3b_a_writer_is_about_to_commit_and_the_indexing_completes_before_t
 
 
 def test_case_3b_the_writer_had_begun_before_there_was_a_plan(table: HudiTable) -> None:
-    commit = begun(table, [4])  # it has seen no index at all
+    commit = begun(table, [4])  # the writer has seen no index at all
     instant = schedule(table)
     run(table, instant)
     commit()
@@ -185,19 +185,19 @@ def test_case_3b_another_hudi_writer_begins_during_the_build_and_completes_after
     writes: list[JvmWrite] = []
 
     def build(planned: IndexBuild) -> list[WriteStat]:
-        writes.append(JvmWrite(table).begin())  # after the plan: it is not waited for
+        writes.append(JvmWrite(table).begin())  # after the plan: the run does not wait for it
         return build_in_process(planned)
 
     run(table, instant, build=build)
     writes[0].upsert([4])
-    # It did not log. The next commit does, before its own.
+    # The other writer did not log. The next commit does, before its own records.
     ingest_arrow(HudiTable.open(table.location), rows([5]), lock=SharedLock(table.location))
     assert_indexes_equal_a_rebuild(table, ALL)
     assert indexed_keys(table) == {1, 2, 3, 4, 5}
 
 
 def test_case_3b_and_what_it_merged_on_is_cleaned_before_it_is_logged(table: HudiTable) -> None:
-    """The next of our commits logs what the JVM did not, also then."""
+    """Even then the next commit of this package logs the JVM's commit."""
     run(table, schedule(table))
     table = HudiTable.open(table.location)
     [old, *_] = table.base_files()
@@ -211,14 +211,14 @@ def test_case_3b_and_it_shares_no_lock_with_us(table: HudiTable) -> None:
     run(table, schedule(table))
     for key in (4, 5):
         JvmWrite(table).begin().upsert([key])
-    ingest_arrow(HudiTable.open(table.location), rows([6]), "bulk_insert")  # looks at nothing that there is
+    ingest_arrow(HudiTable.open(table.location), rows([6]), "bulk_insert")  # looks no key up
     assert_indexes_equal_a_rebuild(table, ALL)
     assert indexed_keys(table) == {1, 2, 3, 4, 5, 6}
 
 
 def test_case_3c_a_writer_is_about_to_commit_while_the_file_groups_are_made(table: HudiTable) -> None:
     class CommitsMeanwhile(SharedLock):
-        """The writer waits for the lock as long as the file groups are made."""
+        """A writer that waits for the lock while the plan's file groups are made."""
 
         def __exit__(self, *error: object) -> None:
             slices = MetadataTable(metadata_storage(table.storage)).file_slices("record_index")
@@ -293,7 +293,7 @@ def test_a_drop_that_stands_still_takes_nothing_of_the_index_that_comes_after_it
     goes_on = threading.Event()
 
     class StandsStill(Storage):
-        """It has looked what there is to be deleted, and has lost its lock."""
+        """A cleaner that pauses after it has listed the files to delete, and loses its lock."""
 
         stands = threading.Event()
 
@@ -311,7 +311,7 @@ def test_a_drop_that_stands_still_takes_nothing_of_the_index_that_comes_after_it
     )
 
     class Waited(SharedLock):
-        """The writer has staged for the index that is dropped, and built again, before it has the lock."""
+        """A lock: before its acquisition the index for which the writer has staged is dropped and rebuilt."""
 
         def __enter__(self) -> SharedLock:
             drop.start()
@@ -335,7 +335,7 @@ def test_a_writer_that_was_rolled_back_cannot_commit_into_the_index(table: HudiT
     instant = schedule(table)
     writer, stat = written(table, [4])
     age(table, f".hoodie/.heartbeat/{writer.instant}")
-    run(table, instant)  # rolls dead writers back first
+    run(table, instant)  # it rolls dead writers back first
     with pytest.raises(InstantRolledBackError):
         writer.commit([stat])
     assert_indexes_equal_a_rebuild(table, ALL)

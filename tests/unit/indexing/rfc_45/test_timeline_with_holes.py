@@ -50,7 +50,7 @@ def test_c5_completes_while_it_is_waited_for(table: HudiTable, caplog: pytest.Lo
     instant = schedule(table)
 
     class Completes(logging.Handler):
-        """C5 completes once the log says that the writer waits for it."""
+        """Completes C5 once the log says that the run waits for it."""
 
         def emit(self, record: logging.LogRecord) -> None:
             told = record.getMessage()
@@ -112,7 +112,7 @@ def test_the_hole_is_ours_and_needs_no_waiting(table: HudiTable) -> None:
     commit = begun(table, [50])
     ingest_arrow(table, rows([60]))
     instant = schedule(table)
-    run(table, instant, A_MOMENT)  # complete, though C5 is in flight: it must log, or cannot commit
+    run(table, instant, A_MOMENT)  # complete, though C5 is in flight: C5 must log, or cannot commit
     assert_indexes_equal_a_rebuild(table, ALL)
     commit()
     assert_indexes_equal_a_rebuild(table, ALL)

@@ -28,7 +28,7 @@ def table(lake: Lake, request: pytest.FixtureRequest) -> LakeTable:
 def overtaken(
     table: LakeTable, operation: str, batch: list[dict[str, Any]], other: Callable[[], object], **job: Any
 ) -> dict[str, Any]:
-    """A write that has written its data files when another one commits."""
+    """Run a write; when it has written its data files, another write commits."""
     settings = {"on_conflict": "rebase", **SMALL, **job}
     return ingest_arrow(table.location, table.arrow(batch), operation, lock=MeetingLock(other), **settings)
 

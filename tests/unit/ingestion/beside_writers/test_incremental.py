@@ -1,4 +1,4 @@
-"""Consumers of a table while real writers meet on it: rebases, reverts, clustering, in threads."""
+"""Consumers of a table with concurrent real writers in threads: rebases, reverts, clustering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record index that becomes complete while a write goes on: no key is there twice afterwards (C5)."""
+"""A record index that becomes complete during a write: no key exists twice afterwards (C5)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.sweep import share_of
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 POINTS = (".heartbeat/", ".requested", ".inflight", "commit_log/0")
-"""Of a write, in the order in which it puts them."""
+"""Parts of paths that a write puts, in its order."""
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ AFTERWARDS = [(at, "afterwards") for at in (*POINTS, "afterwards")]
             ("insert", rows([1], "b", "again"), CROSSINGS + AFTERWARDS),
             ("bulk_insert", rows([1], "a", "again"), CROSSINGS + AFTERWARDS),
             ("insert_overwrite", rows([1], "b", "again"), CROSSINGS + AFTERWARDS),
-            # Within one file the index has one place for it.
+            # Within one file the index has one place for the key.
             ("insert", rows([2], "b", "again"), CROSSINGS),
             ("bulk_insert", rows([3, 3], "b"), CROSSINGS),
         ]
@@ -160,7 +160,7 @@ def test_an_index_that_is_dropped_and_built_anew_is_asked_again(table: LakeTable
 def test_a_key_that_another_adds_to_a_file_group_that_both_write(table: LakeTable, index: str) -> None:
     build(table, index)
 
-    def other() -> None:  # into the file group that is there
+    def other() -> None:  # into the existing file group
         table.ingest("upsert", rows([3], "b", "theirs"))
 
     with crossing(("commit_log/0", other)):

@@ -1,4 +1,4 @@
-"""Overwrites beside other writes, each pair of operations: what comes out is what some serial order gives."""
+"""Overwrites beside other writes, for each pair of operations: the result is that of some serial order."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ State = Counter[tuple[int, str, str]]
 
 @dataclass(frozen=True)
 class Write:
-    """One write: what it does to a table, and what it means.
+    """One write, and its expected effect.
 
-    :param operation: of an ingestion, or ``clustering``.
-    :param where: partitions that it writes.
-    :param ids: in each of them.
+    :param operation: the operation of an ingestion, or ``clustering``.
+    :param where: the partitions that it writes.
+    :param ids: the ids of its rows in each partition.
     """
 
     operation: str
@@ -45,7 +45,7 @@ class Write:
         return [row for partition in self.where for row in rows(self.ids, partition, value)]
 
     def on(self, table: LakeTable, value: str, **job: Any) -> None:
-        """Carry it out."""
+        """Do the write on a table."""
         if self.operation == "clustering":
             planned = schedule_clustering(
                 table.table,
@@ -61,7 +61,7 @@ class Write:
         ingest_arrow(table.location, batch, self.operation, **{**SMALL, **job})
 
     def after(self, state: State, value: str) -> State:
-        """What a table with these rows holds after it."""
+        """The rows of a table after the write, given its rows before."""
         mine = Counter((row["id"], row["p"], row["v"]) for row in self.rows(value))
         keys = {(number, partition) for number, partition, _ in mine}
         stays: Mapping[str, Callable[[tuple[int, str, str]], bool]] = {
@@ -139,7 +139,7 @@ def test_two_writes_that_meet(lake: Lake, mine: Write, theirs: Write, on_conflic
     found = held(table)
     in_log_order = mine.after(theirs.after(before, "theirs"), "mine")
     the_other_way = theirs.after(mine.after(before, "mine"), "theirs")
-    # A delete that finds nothing has written nothing, and may as well have come before.
+    # A delete that finds no row has written nothing, and may also have come before.
     assert found == in_log_order or (mine.operation == "delete" and found == the_other_way)
     table.check_readers(None, table.rows())
 

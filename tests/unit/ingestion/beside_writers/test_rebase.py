@@ -1,4 +1,4 @@
-"""Lost conflicts: only what both touched is merged again, on what the other one made."""
+"""Lost conflicts: a rebase merges only the file groups that both touched, on the other write's result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rows(ids: range, value: str, part: str = "a", ts: int = 1) -> list[Row]:
 
 @pytest.fixture
 def table(lake: Lake) -> LakeTable:
-    """Partition ``a`` with rows 0 to 9 in one file group, 10 to 19 in another; ``b`` with 0 to 9."""
+    """A table: partition ``a`` with rows 0 to 9 in one file group, 10 to 19 in another; ``b`` with 0 to 9."""
     made = lake.create(SCHEMA, partition_by=["part"], ordering_field="ts")
     made.ingest("bulk_insert", rows(range(10), "old"))
     made.ingest("bulk_insert", [*rows(range(10, 20), "old"), *rows(range(10), "old", "b")])
@@ -52,7 +52,7 @@ OLD = {(part, id_): row(id_, "old", part) for part, end in (("a", 20), ("b", 10)
 
 
 def expected(*changes: Row, gone: list[tuple[str, int]] | None = None) -> list[Row]:
-    """The fixture's rows with others in their place, in order."""
+    """The fixture's rows, in order, with some replaced."""
     found = dict(OLD)
     for each in changes:
         found[each["part"], each["id"]] = each
@@ -62,7 +62,7 @@ def expected(*changes: Row, gone: list[tuple[str, int]] | None = None) -> list[R
 def overtaken(
     table: LakeTable, operation: str, batch: list[Row], *others: Callable[[], object], **job: Any
 ) -> dict[str, Any]:
-    """A write that has written its data files; before each of its tries another write commits."""
+    """Run a write; when it has written its data files, another write commits before each of its tries."""
     settings = REBASE | NOT_FILLED | job
     return ingest_arrow(table.location, table.arrow(batch), operation, lock=MeetingLock(*others), **settings)
 
@@ -70,7 +70,7 @@ def overtaken(
 def overtaken_early(
     table: LakeTable, operation: str, batch: list[Row], other: Callable[[], object], **job: Any
 ) -> dict[str, Any]:
-    """A write that has begun and not planned when another one commits."""
+    """Run a write; when it has begun and not planned, another write commits."""
     opened = table.table
     described = IngestJob.of(table.location, operation=operation, **(REBASE | NOT_FILLED | job))
 
@@ -84,7 +84,7 @@ def overtaken_early(
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merge again outside the lock, so that a write can be overtaken more than once."""
+    """Make rebases merge outside the lock, so that a write can be overtaken more than once."""
     monkeypatch.setattr("airflow_provider.concurrency.write.committing.SHORT_TURN_SECONDS", -1.0)
 
 
@@ -106,7 +106,7 @@ def test_only_the_lost_file_groups_are_written_again(table: LakeTable) -> None:
         for base_file in table.table.view().all_base_files()
         if base_file.instant == result["instant"]
     }
-    # Three targets, of which one had to be made a second time.
+    # Three targets, one of which the write had to make a second time.
     assert len(tokens) == 3
     assert {token for _, token in tokens} <= {"0-0-0", "1-0-0", "2-0-0", "3-0-0"}
     assert ("part=a", "3-0-0") in tokens
@@ -133,7 +133,7 @@ def test_a_row_that_was_beaten_is_not_forgotten(table: LakeTable) -> None:
     table.ingest("upsert", [row(1, "new", ts=9)])
     batch = [row(1, "mine", ts=5), row(2, "mine", ts=5)]
     overtaken(table, "upsert", batch, lambda: table.ingest("delete", [row(1, "", ts=9)]))
-    # The first merge had left it out, because there was a newer version.
+    # The first merge had left the row out, because there was a newer version.
     table.check_now(expected(*batch))
 
 
@@ -213,7 +213,7 @@ def test_keys_that_were_clustered_away(table: LakeTable, requested: str, operati
     def cluster() -> None:
         (early or Clustering(table.table, "part=a", outputs=3)).commit()
 
-    # By their priorities alone: a rewrite of lower priority is always rebased on.
+    # Only the priorities decide: a write always rebases onto a rewrite of lower priority.
     result = overtaken_early(table, operation, batch, cluster, on_conflict="raise")
     assert result["rebases"] == 1
     gone = [(each["part"], each["id"]) for each in batch]
@@ -248,7 +248,7 @@ def test_clustered_twice(table: LakeTable, patient: None) -> None:
 
 @pytest.fixture
 def uneven(lake: Lake) -> LakeTable:
-    """Partition ``a`` with a small file group, rows 0 to 9, and a larger one, rows 10 to 19."""
+    """A table: partition ``a`` with a small file group, rows 0 to 9, and a larger one, rows 10 to 19."""
     made = lake.create(SCHEMA, partition_by=["part"])
     noise = random.Random(7)
     made.ingest("bulk_insert", rows(range(10), "old"))
@@ -258,10 +258,10 @@ def uneven(lake: Lake) -> LakeTable:
 
 @pytest.mark.parametrize("clustered", [False, True])
 def test_what_is_written_is_not_filled_further(uneven: LakeTable, patient: None, clustered: bool) -> None:
-    # Row 12 was an update and has to be added once more; the small file group would take it.
+    # Row 12 was an update and has to be added once more; the small file group would get it.
     before = [each for each in uneven.rows() if each["id"] not in (2, 12)]
     others: list[Callable[[], object]] = [lambda: uneven.ingest("delete", [row(12, "")])]
-    if clustered:  # then a new file group has the place of the small one, which still shows
+    if clustered:  # then a new file group replaces the small one, which is still visible
         others.insert(0, lambda: Clustering(uneven.table, "part=a", priority=400).commit())
     batch = [row(2, "mine"), row(12, "mine")]
     overtaken(uneven, "upsert", batch, *others, small_file_limit=100 * KIB * KIB)
@@ -269,8 +269,8 @@ def test_what_is_written_is_not_filled_further(uneven: LakeTable, patient: None,
 
 
 def test_a_place_that_was_taken_is_given_back(uneven: LakeTable, patient: None) -> None:
-    # The new row goes along with the small file group, whose place a new one takes; then it is found
-    # elsewhere, and the place is given back.
+    # The new row moves with the small file group, which a new file group replaces. Then the row is found
+    # elsewhere, and the small file group is no longer replaced.
     before = uneven.rows()
     others: list[Callable[[], object]] = [
         lambda: uneven.ingest("upsert", [row(2, "theirs")]),
@@ -379,7 +379,7 @@ def test_giving_way_to_a_writer_of_higher_priority(table: LakeTable) -> None:
     for policy in ({"on_higher_priority": "fail"}, {"yield_timeout": 0.2}):
         with high_goes_on(table), pytest.raises(HigherPriorityWriteError, match=high.instant):
             ingest_arrow(seen, batch, **low, **policy)
-        assert storage.created == []  # not a row was written in vain
+        assert storage.created == []  # the write has written no row in vain
     high.abort()
     assert ingest_arrow(seen, batch, **low)["rows_updated"] == 1
     assert len(storage.created) == 1
@@ -387,7 +387,7 @@ def test_giving_way_to_a_writer_of_higher_priority(table: LakeTable) -> None:
 
 
 class _Creating(Storage):
-    """Notes every data file that is begun."""
+    """A storage that records every data file that is begun."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -400,7 +400,7 @@ class _Creating(Storage):
 
 @contextmanager
 def high_goes_on(table: LakeTable) -> Any:
-    """The block leaves nothing of its own behind."""
+    """Check that the write in the block leaves no file, while a write of higher priority continues."""
     before = [instant.file_name for instant in table.table.timeline().pending()]
     yield
     assert [instant.file_name for instant in table.table.timeline().pending()] == before

@@ -1,4 +1,4 @@
-"""Any writes that overtake a write, held against a dict: as if one had come after the other."""
+"""Any writes that overtake a write, compared with a dict: the result is that of some serial order."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_write_that_is_overtaken(
 def _check(
     table: LakeTable, operation: str, batch: dict[Key, int], states: list[State], ordered: bool
 ) -> None:
-    """Every record is as after some order in which this write came after what it has seen."""
+    """Check that every record is as after some serial order, in which this write follows its base."""
     found = _state(table)
     table.check_now(list(found.values()))
     before = states[-1]
@@ -105,7 +105,7 @@ def _check(
         return
     for key in found.keys() | before.keys() | batch.keys():
         assert found.get(key) in [_after(state, key, operation, batch, ordered) for state in states[-1:]] or (
-            # Where it had no effect on a record it may also have come before the others.
+            # If the write had no effect on a record it may also have come before the others.
             key in batch
             and found.get(key) == before.get(key)
             and any(_after(state, key, operation, batch, ordered) == state.get(key) for state in states[:-1])

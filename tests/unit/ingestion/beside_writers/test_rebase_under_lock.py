@@ -1,4 +1,4 @@
-"""A small merge is made again under the table lock, where it cannot be overtaken."""
+"""A small rebase merges under the table lock, where no other write can overtake it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def table(lake: Lake) -> LakeTable:
 
 
 class _Counting(MeetingLock):
-    """Counts how often it is taken."""
+    """A lock that counts how often it is acquired."""
 
     taken = 0
 

@@ -1,4 +1,4 @@
-"""A record index goes by requested times: a write that a later one overtakes begins again."""
+"""A record index orders by requested times: a write that a later-requested one overtakes begins again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def table(lake: Lake) -> LakeTable:
 
 @pytest.fixture
 def adds(table: LakeTable) -> Callable[[], object]:
-    """A write that was requested later changes the same file group, and adds a key to it."""
+    """Let a write that was requested later change the same file group, and add a key to it."""
     ids: Iterator[int] = iter(range(100, 200))
     return lambda: table.ingest("upsert", [row(1, "theirs"), row(next(ids), "new")])
 

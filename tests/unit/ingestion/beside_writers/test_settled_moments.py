@@ -46,7 +46,7 @@ def made(tmp_path: Path) -> LakeTable:
 
 
 def a_later_moment(than: str) -> str:
-    """A moment that has come, and is later than another one."""
+    """A past moment that is later than another one."""
     while now() <= (moment := after(after(than))):
         time.sleep(0.001)
     return moment

@@ -1,4 +1,4 @@
-"""A batch that others overtake again and again gets through, and other writers wait for it within a bound."""
+"""A batch that others overtake again and again gets through; other writers wait for it, up to a limit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def table(lake: Lake) -> LakeTable:
 class AlwaysLate(InProcessLockProvider):
     """The lock of a write that another writer overtakes whenever the write does not hold it.
 
-    :param other: what that one does.
+    :param other: the action of the other writer.
     """
 
     def __init__(self, other: Callable[[], object]) -> None:
@@ -57,7 +57,7 @@ class AlwaysLate(InProcessLockProvider):
 
 @pytest.fixture
 def merges_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too long to be done under the lock at any time, and not too long for a turn."""
+    """Make merges take too long for the lock without a turn, but not too long for a turn."""
     monkeypatch.setattr(committing, "SHORT_TURN_SECONDS", -1.0)
 
 

@@ -19,7 +19,7 @@ INDEXES = ("files", "column_stats", "bloom_filters", "record_index")
 
 @pytest.fixture(params=["copy_on_write", "merge_on_read"])
 def table(request: pytest.FixtureRequest, lake: Lake) -> LakeTable:
-    """One file group with keys 1 to 5."""
+    """A table with one file group with keys 1 to 5."""
     made = lake.create(SCHEMA, partition_by=["p"], table_type=request.param)
     made.ingest("bulk_insert", rows(range(1, 6)))
     return made

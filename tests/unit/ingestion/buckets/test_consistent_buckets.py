@@ -61,7 +61,7 @@ def ring(table: LakeTable, partition: str = "p=a") -> HashingMetadata:
 
 
 def check_places(table: HudiTable) -> None:
-    """Each key is in the file group that the hashing metadata of its partition names, and in no other."""
+    """Check that each key is only in the file group that its partition's hashing metadata names."""
     reader, view = SliceReader.of(table, table.view()), table.view()
     for each in file_slices(table):
         keys = pa.array(reader.keys(each).to_pylist())
@@ -252,7 +252,7 @@ def test_a_partition_that_another_engine_has_emptied_is_refused_by_name(tmp_path
     table = change_options(HudiTable.open(str(tmp_path)), CONSISTENT)
     now = load_hashing_metadata(table.storage, table.view(), "part=p0")
     assert now is not None
-    # Its file groups went with the resizing, and its hashing metadata names them still.
+    # The resizing has replaced its file groups, but its hashing metadata still names them.
     first = HashingMetadata.first("part=p0", 2)
     table.storage.put(now.path, first.with_nodes((), now.instant).to_json())
     data = pa.Table.from_pylist(

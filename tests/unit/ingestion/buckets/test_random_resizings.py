@@ -35,7 +35,7 @@ class Machine:
         self.count = 0
 
     def write(self, *, beside: bool = False) -> None:
-        """A write, perhaps with something else between its files and its commit."""
+        """Write, perhaps with another action between the files and the commit."""
         rng, self.count = self.rng, self.count + 1
         value = str(self.count)
         operation = rng.choice(["upsert"] * 5 + ["insert", "delete", "insert_overwrite"])
@@ -56,20 +56,20 @@ class Machine:
                 self.model[row["p"], row["id"]] = value
 
     def between(self) -> None:
-        """What comes between another write's files and its commit."""
+        """The action between another write's files and its commit."""
         self.rng.choice([self.write, self.plan, self.run, self.compact])()
 
     def plan(self) -> None:
-        """A plan to split or merge, over the heads of writers in flight."""
+        """Plan a split or merge, in spite of writers in flight."""
         change_options(self.table.table, self.rng.choice([SPLITS, MERGES]))
         schedule_clustering(self.table.table, ClusteringSettings(), priority=self.rng.choice([200, 500]))
 
     def run(self, *, beside: bool = False) -> None:
-        """Carry a plan out, the whole of it, or what others have left of it."""
+        """Execute a plan, or the part of it that others have not changed."""
         if not pending_clusterings(self.table.table):
             self.plan()
         lock = MeetingLock(self.between) if beside else None
-        with suppress(WriteConflictError, NoSuchInstantError):  # others were faster
+        with suppress(WriteConflictError, NoSuchInstantError):  # other writers were faster
             run_clustering(ClusteringJob.of(self.table.location), self.table.table, write_group, lock=lock)
 
     def compact(self) -> None:

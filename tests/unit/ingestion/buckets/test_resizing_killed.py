@@ -25,11 +25,11 @@ CHANGES = ("put", "put_if_absent", "move_if_absent", "delete", "create")
 
 
 class KilledError(BaseException):
-    """The process is no more: nothing that it still does has an effect."""
+    """Raised where the process dies: no later operation of it has an effect."""
 
 
 class Kill:
-    """Ends this process, as far as a storage can see, before one of its changes."""
+    """A storage that ends this process, as far as the storage can see, before one of its changes."""
 
     def __init__(self, patch: pytest.MonkeyPatch, at: int) -> None:
         self.left, self.made = at, 0

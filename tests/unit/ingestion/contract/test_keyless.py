@@ -1,4 +1,4 @@
-"""Tables without a record key, in this process; the JVM's too, and all services on them."""
+"""Tables without a record key, in this process, also those of the JVM, and all services on them."""
 
 from __future__ import annotations
 

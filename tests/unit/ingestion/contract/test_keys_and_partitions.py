@@ -1,3 +1,3 @@
-"""Keys of all types, and partition values that want to be something else, in this process."""
+"""Keys of all types, and partition values that look like other things, in this process."""
 
 from tests.ingestion_contract.keys_and_partitions import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""What a table's properties say of merging, in this process."""
+"""The merge rules of a table's properties, in this process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_buckets_of_a_bucket_index_are_read_and_not_written(
     table.check_now(START)
     with pytest.raises(UnsupportedTableError, match=r"hoodie.index.type=BUCKET"):
         preview_clustering(table.table, ClusteringSettings())
-    # A partition of file groups that are none is written as ever.
+    # Writes into a partition without buckets work as usual.
     table.ingest(operation, [row("9", 1, part="b")])
 
 

@@ -136,7 +136,7 @@ def test_rows_that_lack_a_column_are_refused_by_name_or_filled_on_demand(table: 
 
 
 def test_a_column_that_came_since_the_last_load_of_the_same_object_is_missed(table: HudiTable) -> None:
-    """It remembers the columns of its last load, and finds out before anything is written."""
+    """The object remembers the columns of its last load, and detects the new one before it writes."""
     ingest_arrow(table, pa.Table.from_pylist([old("a", ts=2)], SCHEMA))
     theirs = pa.Table.from_pylist([old("b", ts=2, theirs="t")], with_field("theirs", pa.string()))
     ingest_arrow(table.location, theirs)
@@ -197,7 +197,7 @@ def load(table: HudiTable, schema: pa.Schema, *rows: dict[str, Any]) -> None:
 def test_statistics_of_a_partition_are_of_one_type(
     table: HudiTable, kind: pa.DataType, new: Any, told: tuple[Any, Any, ValueType], is_built_first: bool
 ) -> None:
-    """The JVM's Hudi cannot merge those of two types: ClassCastException."""
+    """The JVM's Hudi cannot merge statistics of two types: ClassCastException."""
     load(table, SCHEMA, old("c", v=30), old("d", v=-5))
     if is_built_first:
         build_statistics(table)
@@ -213,7 +213,7 @@ def test_statistics_of_a_partition_are_of_one_type(
 
 
 def test_statistics_of_a_partition_count_the_rows_that_are_older_than_a_column(table: HudiTable) -> None:
-    """Else the JVM's Hudi skips them where a query asks for nulls."""
+    """Otherwise the JVM's Hudi skips these rows in a query for nulls."""
     load(table, with_field("extra", pa.int64()), old("e", extra=7))
     build_statistics(table)
     assert bounds(table, "extra") == (7, 7, 2)
@@ -265,7 +265,7 @@ def test_two_such_loads_of_different_partitions_are_in_nobodys_way(tmp_path: Pat
 
 
 def test_what_a_clustering_says_of_the_columns_changes_none(table: HudiTable) -> None:
-    """The JVM's say those of their plan, to which others have added since."""
+    """The JVM's clustering names the columns of its plan, to which other writers have added columns."""
     [first] = table.timeline().commits()
     said = table.timeline().commit_metadata(first).extra_metadata
     ingest_arrow(table, pa.Table.from_pylist([old("a", ts=2, extra=7)], with_field("extra", pa.int64())))

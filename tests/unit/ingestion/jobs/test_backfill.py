@@ -38,7 +38,7 @@ def table(tmp_path: Path) -> HudiTable:
 
 
 class History:
-    """Two rows a month, written by windows; counts what was written how often."""
+    """Two rows for each month, written by windows; counts how often each window was written."""
 
     def __init__(self, table: HudiTable, **job: Any) -> None:
         self.table = table

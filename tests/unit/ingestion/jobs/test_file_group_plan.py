@@ -1,4 +1,4 @@
-"""Which rows go where: the plan, from counts and sizes only."""
+"""The plan of a write, from counts and sizes only: the file group of each row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider.table.hudi_table import HudiTable
 
 
 class Live:
-    """What of a view planning uses."""
+    """The part of a view that planning uses."""
 
     def __init__(self, **sizes: list[int]) -> None:
         self._files = {
@@ -47,7 +47,7 @@ def _plan(operation: str, rows: dict[str, int], live: Live, **sizes: int | None)
 
 
 def _shares(plan: FileGroupPlan, partition: str) -> list[tuple[str | None, int]]:
-    """File id, or None for a new file group, and rows."""
+    """For each file group its file id, or None if it is new, and its rows."""
     shares = [(plan.targets[number], count) for number, count in plan.shares[partition]]
     return [(target.file_id if target.base_file else None, count) for target, count in shares]
 

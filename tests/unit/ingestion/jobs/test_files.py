@@ -1,4 +1,4 @@
-"""Files that are ingested without Spark: which there are, what is refused, and how an engine is chosen."""
+"""Ingestion of files without Spark: the files found, the refused sources, and the choice of the engine."""
 
 from __future__ import annotations
 

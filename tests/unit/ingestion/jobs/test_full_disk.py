@@ -1,4 +1,4 @@
-"""A write for which there is no room: it says so, and leaves nothing."""
+"""A write on a full disk raises an error that says so, and leaves no file."""
 
 from __future__ import annotations
 

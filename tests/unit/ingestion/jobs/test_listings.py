@@ -1,4 +1,4 @@
-"""What a write has to look at, and what not."""
+"""The folders that a write lists, and those that it need not list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = pa.table({"id": [1, 2], "value": [1.0, 2.0]})
 
 
 class Listing(Storage):
-    """Remembers what was listed."""
+    """A storage that records its listings."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -31,10 +31,10 @@ class Listing(Storage):
 @pytest.mark.parametrize(("operation", "looks"), [("bulk_insert", 2), ("upsert", 3)])
 def test_who_builds_on_nothing_lists_the_timeline_once_less(lake: Lake, operation: str, looks: int) -> None:
     location = lake.create(ROWS.schema).location
-    for _ in range(2):  # at the first two commits it is looked whether there is something to compact
+    for _ in range(2):  # the first two commits check whether a compaction is due
         ingest_arrow(location, ROWS, "upsert")
     storage = Listing(location)
     ingest_arrow(HudiTable.at(storage), ROWS, operation)
     assert (
         storage.listed.count(TIMELINE_FOLDER) == looks
-    )  # for the columns, when it begins, and at its commit
+    )  # for the columns, when the write begins, and at its commit

@@ -29,9 +29,9 @@ ZONES = ("America/Chicago", "Asia/Tokyo", "Asia/Kathmandu", "Pacific/Kiritimati"
 
 
 def of_a_jvm_in(zone: str, location: Path, *, seconds_late: float = 0.0) -> HudiTable:
-    """A table as a JVM in the zone leaves it: every name that says a time says the zone's.
+    """A table as a JVM in the zone leaves it: every name with a time has the zone's time.
 
-    :param seconds_late: so long after its time the JVM has put each instant.
+    :param seconds_late: seconds from an instant's time until the JVM put it.
     """
     table = HudiTable.create(str(location), name="t", schema=SCHEMA, record_key=["id"])
     result = ingest_arrow(table, rows("a", "b"), "insert")
@@ -61,7 +61,7 @@ def of_a_jvm_in(zone: str, location: Path, *, seconds_late: float = 0.0) -> Hudi
 
 
 def rename_files_in(commit: Path, instant: str, local: str) -> None:
-    """The names of files have one length, so that they can be replaced in Avro as well."""
+    """Rename files, also inside Avro, because old and new names have the same length."""
     os_times = commit.stat()
     commit.write_bytes(commit.read_bytes().replace(instant.encode(), local.encode()))
     os.utime(commit, (os_times.st_atime, os_times.st_mtime))

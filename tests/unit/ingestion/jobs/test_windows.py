@@ -1,4 +1,4 @@
-"""Windows: how history is cut, named, ordered and refused."""
+"""Windows of history: their bounds, names and order, and refused arguments."""
 
 from __future__ import annotations
 

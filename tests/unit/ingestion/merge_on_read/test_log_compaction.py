@@ -87,7 +87,7 @@ def test_many_blocks_become_one(table: LakeTable) -> None:
     completed, metadata = table.table.find_commit(done.instant) or pytest.fail("no such commit")
     assert (completed.action, metadata.operation_type) == (Action.DELTA_COMMIT, "LOG_COMPACT")
     table.check_now(wanted)
-    assert compact_logs(table.table, TWO) == []  # what was replaced does not count
+    assert compact_logs(table.table, TWO) == []  # replaced blocks do not count
     table.ingest("upsert", [row(1, "four")])
     (again,) = compact_logs(table.table, LogCompactionSettings(blocks=2))
     assert again.records == 2
@@ -104,7 +104,7 @@ def test_a_load_does_it_where_the_option_says_so(lake: Lake) -> None:
     table = make(lake, hudi_options=options)
     for value in ("one", "two", "three", "four"):
         table.ingest("upsert", [row(1, value)])
-    assert [len({each.instant for each in blocks(table)})] == [2]  # of the log compaction, and one since
+    assert [len({each.instant for each in blocks(table)})] == [2]  # of the log compaction, and one later
     table.check_now(after(row(1, "four")))
 
 

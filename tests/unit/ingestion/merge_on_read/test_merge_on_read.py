@@ -114,7 +114,7 @@ def test_new_rows_fill_small_file_groups_without_log_files(table: LakeTable) -> 
 
 def test_a_key_that_is_back_is_there_once(table: LakeTable) -> None:
     table.ingest("delete", [row(1, "")], **APART)
-    table.ingest("insert", [row(1, "inserted")], **APART)  # looks nothing up: another file group
+    table.ingest("insert", [row(1, "inserted")], **APART)  # looks no key up: another file group
     table.ingest("upsert", [row(1, "again")], **APART)
     table.check_now(expected(row(1, "again")))
     table.ingest("delete", [row(1, "")], **APART)
@@ -143,7 +143,7 @@ def test_a_record_that_comes_back_is_new_whatever_its_ordering_value(lake: Lake)
     table.ingest("delete", [row(1, "")], **APART)
     gone = pa.table({"id": [2], "part": ["a"]})
     table.write("delete", gone, **APART)
-    table.check_now([row(1, "old", ts=9)])  # of which the delete was late
+    table.check_now([row(1, "old", ts=9)])  # the delete of this key was late
     table.ingest("upsert", [row(2, "back", ts=3)], **APART)
     table.check_now([row(1, "old", ts=9), row(2, "back", ts=3)])
 
@@ -152,7 +152,7 @@ def test_a_record_that_comes_back_beside_a_compaction_of_its_delete(table: LakeT
     table.ingest("delete", [row(1, "")], **APART)
     instant = schedule_table_compaction(table.table, ALWAYS)
     table.ingest("upsert", [row(1, "back")], **APART)
-    with pytest.raises(WriteConflictError):  # the only file group of the plan is written anew already
+    with pytest.raises(WriteConflictError):  # the only file group of the plan is rewritten already
         run_table_compaction(table.table, instant)
     table.ingest("upsert", [row(1, "again")], **APART)
     table.check_now(expected(row(1, "again")))

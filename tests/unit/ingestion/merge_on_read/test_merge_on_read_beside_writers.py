@@ -61,7 +61,7 @@ def table(lake: Lake) -> LakeTable:
 def overtaken(
     table: LakeTable, operation: str, batch: list[Row], *others: Callable[[], object]
 ) -> dict[str, Any]:
-    """A write that has written its files; before each of its tries another write commits."""
+    """Run a write; when it has written its files, another write commits before each of its tries."""
     lock = MeetingLock(*others)
     return ingest_arrow(
         table.location, table.arrow(batch), operation, lock=lock, on_conflict="rebase", **APART
@@ -133,7 +133,7 @@ def test_a_write_that_completed_late_stays_on_the_timeline_until_it_is_compacted
     wanted = expected(row(1, "mine"), row(1, "beside", "b"))
     assert table.rows() == in_order(wanted)
     table.check_readers(None, in_order(wanted))
-    # Another Hudi archives it all the same: who reads here finds in the archive when it completed.
+    # Another Hudi archives it all the same: readers of this package find its completion time in the archive.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("airflow_provider.services.archival._late_log_bounds", lambda *_: iter(()))
         archive(table.table, keep_min=1, keep_max=2)
@@ -169,7 +169,7 @@ def test_a_clustering_and_a_write_that_appends_to_its_file_groups(table: LakeTab
     table.ingest("upsert", [row(1, "new")], **APART)
     planned = schedule_clustering(table.table, OF_A)
     table.ingest("upsert", [row(2, "between")], **APART)
-    with pytest.raises(WriteConflictError):  # the plan lacks what was appended since
+    with pytest.raises(WriteConflictError):  # the plan lacks the log files that were appended since
         cluster_in_process(table.table, planned)
     again = schedule_clustering(table.table, OF_A)
 
@@ -206,7 +206,7 @@ def test_a_sorted_clustering_of_log_files_into_several_file_groups(table: LakeTa
     assert done["files_written"] >= 2
     wanted = expected(*(row(n, f"v{9 - n}") for n in range(0, 10, 2)))
     table.check_now(wanted)
-    # A slice that has a log file again is not laid out any more.
+    # A slice that has a log file again counts as not clustered.
     assert schedule_clustering(table.table, settings) is None
     table.ingest("upsert", [row(4, "zzz")], **APART)
     assert schedule_clustering(table.table, settings) is not None
@@ -230,7 +230,7 @@ def test_a_plan_is_carried_out_once_and_a_dead_one_is_planned_again(table: LakeT
     begin_planned(table.table, instant)
     with pytest.raises(WriteConflictError, match="is being carried out already"):
         run_table_compaction(table.table, instant)
-    assert compact_table(table.table, ALWAYS) == []  # its file groups are taken
+    assert compact_table(table.table, ALWAYS) == []  # its file groups belong to another plan
     path = Path(table.location) / heartbeat_path(instant)
     os.utime(path, (0, 0))
     rollback_dead_writers(table.table)

@@ -1,6 +1,7 @@
-"""Non-blocking concurrency: writers that append to one file group do not conflict, and none waits.
+"""Non-blocking concurrency: writers that append to one file group neither conflict nor wait.
 
-The first tests are the scenarios of Apache Hudi's ``TestSparkNonBlockingConcurrencyControl``, by their names.
+The first tests are the scenarios of Apache Hudi's ``TestSparkNonBlockingConcurrencyControl``, with their
+names.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def table(lake: Lake) -> LakeTable:
 def beside(
     table: LakeTable, operation: str, rows: Sequence[Row], *others: Callable[[], object], **job: Any
 ) -> dict[str, Any]:
-    """A write that has written its files when others act, and then commits without a rebase."""
+    """Run a write, let others act when it has written its files, and check that it needs no rebase."""
     lock = MeetingLock(*others)
     result = ingest_arrow(table.location, table.arrow(rows), operation, lock=lock, **job)
     assert result["rebases"] == 0
@@ -93,7 +94,7 @@ def test_non_blocking_concurrency_control_with_two_first_writes(table: LakeTable
     beside(
         table, "insert", [row("id1", "Danny", 1)], lambda: table.ingest("insert", [row("id1", "Julian", 2)])
     )
-    assert files(table) == [(FIXED, False, 2)]  # no base file, as there was no compaction yet
+    assert files(table) == [(FIXED, False, 2)]  # no base file, because there was no compaction yet
     table.check_now([row("id1", "Julian", 2)])
     assert compact_table(table.table, ALWAYS)
     assert files(table) == [(FIXED, True, 0)]
@@ -107,7 +108,7 @@ def test_non_blocking_concurrency_control_with_inflight_instant(table: LakeTable
         table.ingest("insert", [row("id3", "Julian", 4)])
         assert run_table_compaction(table.table, instant)
         compacted = read_optimized(table.table).to_table().to_pylist()
-        assert compacted == [row("id1", "Danny", 1)]  # neither who is in flight, nor who came after the plan
+        assert compacted == [row("id1", "Danny", 1)]  # none in flight, none after the plan
         table.check_readers(None, in_order([row("id1", "Danny", 1), row("id3", "Julian", 4)]))
 
     beside(table, "insert", [row("id1", "Sophia", 2)], meanwhile)
@@ -140,7 +141,7 @@ CASES = {
 
 @pytest.mark.parametrize(("mine", "theirs", "when"), CASES.values(), ids=list(CASES))
 def test_bulk_insert_and_insert_concurrent(table: LakeTable, mine: str, theirs: str, when: str) -> None:
-    """A bulk insert of ours appends, too: where the JVM's fails in cases 2 and 3, it commits."""
+    """This package's bulk insert appends, too: it commits in cases 2 and 3, in which the JVM's fails."""
     other = [row("id1", "theirs", 1)]
     if when == "after":
         table.ingest(theirs, other)
@@ -171,7 +172,7 @@ def test_writers_of_one_file_group_commit_without_a_rebase(lake: Lake, mine: str
             found.pop(key, None)
             if operation == "upsert":
                 found[key] = row(key, name)
-    assert table.rows() == in_order(found.values())  # by completion, although mine was requested first
+    assert table.rows() == in_order(found.values())  # completion decides, although `mine` was requested first
     compact_table(table.table, ALWAYS)
     table.check_now(list(found.values()))
 
@@ -199,7 +200,7 @@ def test_a_writer_of_low_priority_gives_way_to_nobody(table: LakeTable) -> None:
 @pytest.mark.parametrize("first", ["insert_overwrite", "upsert"])
 @pytest.mark.parametrize("is_new", [True, False])
 def test_an_overwrite_conflicts(table: LakeTable, first: str, is_new: bool) -> None:
-    """Also where neither has seen the file group of the bucket: it has one only."""
+    """They conflict even if neither has seen the file group of the bucket, because a bucket has only one."""
     if not is_new:
         table.ingest("insert", [row("a", "old"), row("b", "old")])
     second = "upsert" if first == "insert_overwrite" else "insert_overwrite"
@@ -300,7 +301,7 @@ def test_a_killed_first_write_leaves_nothing_behind(table: LakeTable) -> None:
 
 
 def test_cleaning_archiving_restoring_and_the_past(table: LakeTable) -> None:
-    """Of file groups that are log files alone, and after their first compaction."""
+    """The file groups have only log files, and later a first compaction."""
     first = table.ingest("insert", [row("a", "one")])
     assert create_savepoint(table.table).instant == first["instant"]
     table.ingest("upsert", [row("a", "two", 2), row("b", "two", 2)])
@@ -357,7 +358,7 @@ VERSIONS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), min_si
 def test_under_an_ordering_field_any_order_of_commits_compactions_and_replays_gives_the_same_rows(
     tmp_path_factory: pytest.TempPathFactory, versions: list[tuple[str, int]], random: Any, again: list[int]
 ) -> None:
-    """Commutative, associative, idempotent: the largest ordering value of each key stays."""
+    """The merge is commutative, associative, idempotent: the largest ordering value of each key stays."""
     table = make(Lake(tmp_path_factory.mktemp("algebra")), buckets=2)
     batches = [[row(key, f"{key}{ts}", ts)] for key, ts in versions]
     batches += [batches[number % len(batches)] for number in again]
@@ -375,7 +376,7 @@ def test_under_an_ordering_field_any_order_of_commits_compactions_and_replays_gi
 def test_without_an_ordering_field_the_last_to_complete_wins_whatever_is_compacted_when(
     tmp_path_factory: pytest.TempPathFactory, versions: list[tuple[str, int]], random: Any
 ) -> None:
-    """Associative, and not commutative."""
+    """The merge is associative, but not commutative."""
     table = make(Lake(tmp_path_factory.mktemp("algebra")), ordering_field=None, buckets=2)
     batches = [[row(key, f"{key}{ts}", ts)] for key, ts in versions]
     random.shuffle(batches)
@@ -389,9 +390,9 @@ def test_without_an_ordering_field_the_last_to_complete_wins_whatever_is_compact
 def commit_in_pairs(
     table: LakeTable, batches: list[list[Row]], compacts: Callable[[], bool]
 ) -> list[list[Row]]:
-    """Two writers at a time, the second one commits first; compactions before, between and after them.
+    """Run two writers at a time, the second of which commits first, with compactions at any point.
 
-    :return: the batches in the order in which they completed.
+    :return: the batches in the order of their completion.
     """
     completed = []
     for pair in (batches[at : at + 2] for at in range(0, len(batches), 2)):

@@ -1,4 +1,4 @@
-"""The record index of a merge-on-read table: which keys leave it with log files, and which come back."""
+"""The record index of a merge-on-read table: the keys that leave it with log files, and come back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def row(id_: int, value: str, part: str = "a", ts: int = 1) -> Row:
 
 
 def make(lake: Lake, **options: Any) -> LakeTable:
-    """Partition ``a`` with rows 0 to 4 in one file group, 5 to 9 in another; its keys are indexed."""
+    """Make a table: partition ``a`` with rows 0 to 4 in one file group, 5 to 9 in another; index the keys."""
     made = lake.create(SCHEMA, partition_by=["part"], table_type="merge_on_read", **options)
     for ids in (range(5), range(5, 10)):
         made.ingest("bulk_insert", [row(n, "old") for n in ids])
@@ -89,7 +89,7 @@ def test_a_deleted_key_leaves_the_index_with_the_delete_and_stays_out(table: Lak
     instant = schedule_table_compaction(table.table, ALWAYS)
     table.ingest("delete", [row(2, "")])
     assert place(table, 2) is None
-    run_table_compaction(table.table, instant)  # which writes the key into the new base file
+    run_table_compaction(table.table, instant)  # the compaction writes the key into the new base file
     assert place(table, 2) is None
     check(table, [*without(1, 2), row(1, "new")])
     table.ingest("upsert", [row(2, "back", "b")])  # a record key may come back in another partition
@@ -119,7 +119,7 @@ def test_a_delete_that_loses_leaves_its_key_in_the_index(lake: Lake) -> None:
 def test_what_overwrites_take_out_of_log_files_stays_where_it_has_come_back(table: LakeTable) -> None:
     table.ingest("delete", [row(2, "")])
     table.ingest("upsert", [row(2, "back", "b")], **APART)
-    table.ingest("insert_overwrite", [row(7, "over")])  # the base file of the deleted key goes
+    table.ingest("insert_overwrite", [row(7, "over")])  # the clean deletes the base file of the deleted key
     assert place(table, 2) is not None
     check(table, [row(7, "over"), row(2, "back", "b")])
 

@@ -1,4 +1,4 @@
-"""A merge-on-read table with rows in three file groups, and what the tests say of it."""
+"""A merge-on-read table with rows in three file groups, and functions to describe it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make(lake: Lake, **options: Any) -> LakeTable:
 
 
 def make_filled(lake: Lake) -> LakeTable:
-    """Partition ``a`` with rows 0 to 4 in one file group, 5 to 9 in another; ``b`` with 0 to 4."""
+    """Make partition ``a`` with rows 0 to 4 in one file group, 5 to 9 in another; ``b`` with 0 to 4."""
     made = make(lake)
     made.ingest("bulk_insert", [row(n, "old") for n in range(5)])
     made.ingest("bulk_insert", [row(n, "old") for n in range(5, 10)] + [row(n, "old", "b") for n in range(5)])
