@@ -15,7 +15,7 @@ from tests.spark.lake import SparkLake
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    # PySpark keeps to Spark Connect for good once a test of another folder has used it.
+    # PySpark stays with Spark Connect once a test of another folder has used it.
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     session = local_session("tests", "local[2]", {"spark.sql.shuffle.partitions": "4"})
     session.sparkContext.setLogLevel("ERROR")

@@ -15,7 +15,7 @@ from tests.ingestion_contract.lake import Lake, LakeTable, in_order
 
 
 class SparkLake(Lake):
-    """Makes tables, and writes to them through one session."""
+    """Makes tables, and writes to them by one Spark session."""
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
         super().__init__(root)
@@ -45,7 +45,7 @@ class SparkLakeTable(LakeTable):
         return ingest(self.spark, IngestJob.of(self.location, paths, operation=operation, **job))
 
     def spark_rows(self, as_of: str | None = None) -> list[dict[str, Any]]:
-        """Rows by Spark."""
+        """The rows that Spark reads."""
         rows = read_snapshot(self.spark, self.table, as_of).toArrow()
         return in_order(rows.cast(self.table.schema).to_pylist())
 

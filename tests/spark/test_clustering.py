@@ -1,4 +1,4 @@
-"""Clustering by Spark: a task a new file group, several groups at a time, on a session that is there."""
+"""Clustering by Spark, on an existing session: one task for each new file group, several groups at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "x": pa.int64(), "y":
 
 @pytest.fixture
 def table(lake: SparkLake) -> SparkLakeTable:
-    """Partitions ``a`` to ``c`` with four file groups each; written without Spark, which is faster."""
+    """A table: partitions ``a`` to ``c`` with four file groups each, made without Spark, which is faster."""
     made = lake.create(SCHEMA, partition_by=["part"])
     assert isinstance(made, SparkLakeTable)
     for number in range(4):
@@ -43,7 +43,7 @@ def table(lake: SparkLake) -> SparkLakeTable:
 
 
 def half(table: SparkLakeTable) -> int:
-    """Bytes of half a partition."""
+    """The bytes of half a partition."""
     return sum(base_file.size for base_file in table.table.view().base_files("part=a")) // 2 + 1000
 
 
@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_fails_it_with_its_name(table: SparkLakeTable
 
 
 def before_the_first(monkeypatch: pytest.MonkeyPatch, act: Callable[[str], object]) -> None:
-    """Let something happen after the clustering has begun and before its first group's tasks."""
+    """Call a function after the clustering has begun, before the tasks of its first group."""
     from airflow_provider.spark import clustering
 
     original = clustering.run_tasks

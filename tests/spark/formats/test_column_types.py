@@ -53,7 +53,7 @@ def test_every_type_and_null(lake: SparkLake) -> None:
 
 
 def test_local_timestamps(lake: SparkLake) -> None:
-    # hudi-rs 0.5.0 panics on them, so that only our readers and Spark are asked.
+    # hudi-rs 0.5.0 panics on these types, so the test uses only this package and Spark.
     schema = pa.schema({"id": pa.int64(), "local": pa.timestamp("us"), "coarse": pa.timestamp("ms")})
     table = lake.create(schema)
     naive = MOMENT.replace(tzinfo=None)
@@ -99,7 +99,7 @@ def test_narrower_columns_and_missing_ones(lake: SparkLake) -> None:
     rows = [{"id": 1, "f": 0.5, "d": Decimal("1.5"), "k": 7}]
     table.ingest("upsert", pa.Table.from_pylist(rows, narrow), set_null_for_missing_columns=True)
     wide = [{"id": 1, "f": 0.25, "d": Decimal("1.50"), "k": Decimal("7.000"), "t": "x"}]
-    # The key and the folder are made of the table's types, so this is the same record.
+    # Key and folder name come from the table's types, so this is the same record.
     assert table.ingest("upsert", pa.Table.from_pylist(wide, schema))["rows_updated"] == 1
     second = pa.Table.from_pylist([rows[0] | {"id": 2}], narrow)
     table.ingest("upsert", second, set_null_for_missing_columns=True)

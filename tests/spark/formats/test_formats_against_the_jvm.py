@@ -1,6 +1,6 @@
-"""Our formats beside the JVM classes that they must agree with, and Spark reading our files.
+"""The formats of this package agree with the JVM's classes, and Spark reads its files.
 
-Spark brings Hadoop's bloom filter, which Hudi's are copies of, and Hive's path escaping.
+Spark has Hadoop's bloom filter, of which Hudi's filters are copies, and Hive's path escaping.
 """
 
 from __future__ import annotations

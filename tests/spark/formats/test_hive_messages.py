@@ -1,4 +1,4 @@
-"""Notification messages, read and written by Hive's own classes: those in PySpark's jars."""
+"""Notification messages, read and written by Hive's own classes in PySpark's jars."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_hive_reads_a_table_and_we_read_it_again(hive: Hive) -> None:
     assert dict(storage.getSerdeInfo().getParameters()) == {"quote": "'"}
     assert [(one.getCol(), one.getOrder()) for one in storage.getSortCols()] == [("id", 1)]
     assert (table.getCreateTime(), table.getViewOriginalText()) == (1_700_000_000, "select 'ü'")
-    # This Hive knows neither write ids nor table ids; all else comes back.
+    # This Hive has neither write ids nor table ids; all other fields come back.
     again = json.loads(hive.write(table)) | {"25": {"i64": 9}}
     assert decode_table(json.dumps(again)) == TABLE
 
@@ -121,7 +121,7 @@ def test_hive_reads_a_partition_and_we_read_it_again(hive: Hive) -> None:
     assert list(partition.getValues()) == ["__HIVE_DEFAULT_PARTITION__"]
     assert (partition.getDbName(), partition.getTableName()) == ("lake", "flights")
     again = decode_partition(hive.write(partition))
-    # Hive's partition says the formats, columns and serializer that ours takes from its table.
+    # Hive's partition has the formats, columns and serializer that our partition takes from its table.
     assert again.storage_descriptor is not None
     assert [column["str"] for column in _columns(again)] == [column.name for column in TABLE.schema]
     assert replace(again, storage_descriptor=None) == PARTITION
@@ -158,7 +158,7 @@ NOT_IN_HIVE_2 = {
 
 @pytest.fixture
 def told(tmp_path: Path) -> dict[str, Any]:
-    """By type, the last notification of each, as a server sends it, after one change of every kind."""
+    """The last notification of each type, as a server sends it, after one change of every kind."""
     url = f"sqlite:///{tmp_path}/metastore.db"
     metastore = open_metastore(url)
     metastore.create_database("lake")

@@ -1,4 +1,4 @@
-"""Backfills on a real session: which windows a source has, and which rows are in which."""
+"""Backfills on a real session: the windows of a source, and the rows of each."""
 
 from __future__ import annotations
 

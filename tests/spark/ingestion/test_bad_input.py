@@ -1,4 +1,4 @@
-"""Input that cannot work, through Spark: sources too."""
+"""Invalid rows and invalid sources, through Spark."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def rows(ids: Sequence[int], parts: str = "ab", value: str = "v") -> list[dict[s
 
 
 def files(folder: Path, *contents: Sequence[Mapping[str, Any]]) -> str:
-    """A source of so many files; Spark reads each by a task of its own."""
+    """A source of this many files; Spark reads each by a task of its own."""
     folder.mkdir()
     for number, content in enumerate(contents):
         pq.write_table(pa.Table.from_pylist([*content], SCHEMA), folder / f"{number}.parquet")
@@ -45,7 +45,7 @@ def groups(table: SparkLakeTable) -> dict[str, int]:
 
 @pytest.fixture
 def unmoved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark must not move a row."""
+    """Fail if Spark moves a row."""
 
     def routed(*_: object) -> None:
         pytest.fail("rows are moved")
@@ -79,7 +79,7 @@ def test_a_task_begins_another_file_when_one_is_full(lake: SparkLake, tmp_path: 
     (tmp_path / "source").mkdir()
     for number in range(2):
         pq.write_table(content.slice(number * 200_000, 200_000), tmp_path / "source" / f"{number}.parquet")
-    # The plan takes rows for smaller than they are, so that it expects two files.
+    # The plan assumes smaller rows, so it expects two files.
     table.load("bulk_insert", tmp_path / "source" / "*.parquet", target_file_size=2 * 1024 * KIB)
     found = table.files()["part=a"]
     assert len(found) > 2
@@ -104,7 +104,7 @@ def test_keys_that_are_generated_differ_between_tasks(lake: SparkLake, tmp_path:
         (2, 9, 8, 2, False),  # a partition would have two files instead of one
         (800, 800, 800, 64, True),
         (800, 6400, 800, 64, False),
-        (1, 8, 8, 2, False),  # one task would write what two can
+        (1, 8, 8, 2, False),  # one task would write the rows of two
         (1, 1, 1, 2, True),  # a small load
         (1, 8, 100, 8, False),  # a source that one task reads, such as a database
         (7, 7, 100, 8, False),

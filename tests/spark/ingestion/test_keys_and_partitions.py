@@ -1,4 +1,4 @@
-"""Keys of all types, and partition values that want to be something else, through Spark."""
+"""Keys of all types, and partition values that look like other things, through Spark."""
 
 from __future__ import annotations
 

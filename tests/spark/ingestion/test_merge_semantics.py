@@ -1,3 +1,3 @@
-"""What a table's properties say of merging, through Spark."""
+"""The merge rules of a table's properties, through Spark."""
 
 from tests.ingestion_contract.merge_semantics import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Lost conflicts of Spark's ingestion: only the rows of lost file groups are sent once more."""
+"""Lost conflicts of Spark's ingestion: a rebase sends only the rows of conflicting file groups again."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def row(id_: int, value: str, part: str = "a", ts: int = 1) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def outside_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However quick the machine is: each try takes the lock anew, and another can act before."""
+    """Make rebases merge outside the lock on any machine, so that another write can act before each try."""
     monkeypatch.setattr("airflow_provider.concurrency.write.committing.SHORT_TURN_SECONDS", -1.0)
 
 
 @pytest.fixture
 def table(lake: SparkLake) -> SparkLakeTable:
-    """Partition ``a`` with two file groups, ``b`` with one; written without Spark, which is faster."""
+    """A table: partition ``a`` with two file groups, ``b`` with one; made without Spark, which is faster."""
     made = lake.create(SCHEMA, partition_by=["part"], ordering_field="ts")
     assert isinstance(made, SparkLakeTable)
     for ids in (range(10), range(10, 20)):
@@ -48,7 +48,7 @@ def theirs(table: SparkLakeTable, operation: str, rows: list[dict[str, Any]]) ->
 def overtaken(
     table: SparkLakeTable, operation: str, rows: list[dict[str, Any]], *others: Callable[[], object]
 ) -> dict[str, Any]:
-    """A write that has written its data files; before each of its tries another write commits."""
+    """Run a write; when it has written its data files, another write commits before each of its tries."""
     return table.ingest(operation, rows, lock=MeetingLock(*others), on_conflict="rebase", **SMALL)
 
 
@@ -78,7 +78,7 @@ def test_updates_inserts_and_clustering(table: SparkLakeTable) -> None:
     assert result["rebases"] == 2
     changed = [row(1, "mine, the last"), row(11, "mine"), row(3, "mine", "b"), *batch[-2:]]
     table.check_now(expected(*changed, row(42, "theirs", "c")))
-    # What was not lost was not written again.
+    # The write did not write file groups without a conflict again.
     (untouched,) = table.table.view().base_files("part=b")
     assert untouched.instant == result["instant"]
     assert len(list(Path(table.location, "part=b").glob(f"*_{result['instant']}.parquet"))) == 1

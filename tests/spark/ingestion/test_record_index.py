@@ -28,7 +28,7 @@ FLOATS = pa.schema({"id": pa.int64(), "x": pa.float64()})
 
 @pytest.fixture
 def table(lake: SparkLake) -> SparkLakeTable:
-    """Three file groups in each of two partitions, written without Spark."""
+    """A table with three file groups in each of two partitions, written without Spark."""
     made = LakeTable(lake.create(SCHEMA, partition_by=["p"]).location)
     for number in range(3):
         ids = range(number * 10, number * 10 + 10)

@@ -1,4 +1,4 @@
-"""A job in a process of its own: what it tells, how it dies."""
+"""A job in a process of its own: its answers, and its ends."""
 
 from __future__ import annotations
 

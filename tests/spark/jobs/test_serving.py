@@ -1,4 +1,4 @@
-"""A job that is asked for one thing after the other."""
+"""A long-running job that answers one request after the other."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_it_serves_until_it_is_told_that_there_is_no_more(lake: SparkLake, job: 
     assert windows == [part, Window("part=a", {"part": "a"}, rows=1)]
     result = result_of_answer(written)
     assert (result["rows_inserted"], result["txn_id"], result["write_id"]) == (2, 7, 8)
-    # What it could not do it told, and went on.
+    # The job reported its failure, and continued.
     with pytest.raises(EmptySourceError):
         result_of_answer(empty)
     assert nothing is None

@@ -1,4 +1,4 @@
-"""A Spark Connect server that is not there, or listens and says nothing."""
+"""A Spark Connect server that does not exist, or listens without answering."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.spark.jobs.test_job import PARENT, SCHEMA, _eventually, command, sour
 
 @pytest.fixture
 def silent() -> Iterator[socket.socket]:
-    """A server that takes connections, and says nothing."""
+    """A server that accepts connections, and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(120)
         yield server
@@ -92,7 +92,7 @@ def test_one_that_dies_during_the_job_is_told_too(table: HudiTable, tmp_path: Pa
         [server] = [each for each in psutil.Process().children() if str(port) in _command(each)]
         server_url = f"sc://127.0.0.1:{port}"
         running = subprocess.Popen(
-            job(table, tmp_path, 20.0),  # it is there: a slow machine reaches it, too
+            job(table, tmp_path, 20.0),  # the server exists: a slow machine reaches it, too
             env=os.environ | {"SPARK_REMOTE": server_url},
             stdout=subprocess.PIPE,
             text=True,

@@ -1,4 +1,4 @@
-"""A source is the same table by Spark and without it."""
+"""A source gives the same table by Spark and without Spark."""
 
 from __future__ import annotations
 

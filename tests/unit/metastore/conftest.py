@@ -16,12 +16,12 @@ from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serve
 from tests.unit.metastore.database.database_rows import change_rows
 
 only_database = pytest.mark.parametrize("metastore", ["database"], indirect=True)
-"""For what Hive's protocol has no words for, and for what is about the database."""
+"""The mark of tests for features that Hive's protocol lacks, and for tests about the database."""
 
 
 @pytest.fixture(scope="session")
 def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of a metastore in which nothing was done yet but creating table ``lake.flights``."""
+    """The file of a metastore with only the table ``lake.flights``."""
     file = tmp_path_factory.mktemp("metastore") / "new.db"
     create_flights(f"sqlite:///{file}")
     return file
@@ -44,7 +44,7 @@ def create_flights(url: str) -> None:
 
 @pytest.fixture
 def empty_url(tmp_path: Path) -> str:
-    """URL of a database with nothing in it."""
+    """URL of an empty database."""
     return f"sqlite:///{tmp_path}/empty.db"
 
 
@@ -68,7 +68,7 @@ def by_database(url: str) -> Iterator[Metastore]:
 def metastore(request: pytest.FixtureRequest, url: str) -> Iterator[AnyMetastore]:
     """An open metastore with the table ``lake.flights``; its last event is 2.
 
-    By its database, and by a server of it: the same must hold for both (:data:`only_database`).
+    Each test runs by its database, and by a server of it: both must act alike (:data:`only_database`).
     """
     with ExitStack() as stack:
         if request.param == "server":
@@ -81,7 +81,7 @@ def metastore(request: pytest.FixtureRequest, url: str) -> Iterator[AnyMetastore
 
 @pytest.fixture
 def silence(url: str) -> Callable[[int, float], None]:
-    """Moves a transaction's last heartbeat into the past: ``silence(txn_id, seconds)``."""
+    """A function that moves a transaction's last heartbeat into the past: ``silence(txn_id, seconds)``."""
 
     def silence(txn_id: int, seconds: float) -> None:
         moved = change_rows(
@@ -97,7 +97,7 @@ def silence(url: str) -> Callable[[int, float], None]:
 
 @pytest.fixture
 def replica(url: str) -> Iterator[Callable[..., CachedStore]]:
-    """Makes a replica that has begun, and that takes a step only when the test asks for one."""
+    """A function that makes a replica, which has begun and takes a step only when the test asks for one."""
     opened: list[CachedStore] = []
 
     def replica(name: str = "r1", **options: object) -> CachedStore:

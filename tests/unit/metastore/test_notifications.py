@@ -141,7 +141,7 @@ def test_retention_waits_for_the_slowest_consumer(
 def test_a_young_event_keeps_the_older_ones_behind_it(
     metastore: AnyMetastore, by_database: Metastore, url: str
 ) -> None:
-    """The log stays one piece also when a writer's clock was wrong."""
+    """The log has no gap, even if a writer's clock was wrong."""
     metastore.open_txn("me", "here")
     age_events(url, 2 * DAY, through=3)
     age_events(url, -2 * DAY, through=1)

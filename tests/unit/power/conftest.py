@@ -1,4 +1,4 @@
-"""Forcing in an order that is the same each time."""
+"""A fixture that makes the order of forcing the same in each run."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from airflow_provider.table.storage import durability
 
 @pytest.fixture(autouse=True)
 def forced_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No threads, so that a run can be repeated."""
+    """Force files without threads, so that a run can be repeated."""
     monkeypatch.setattr(durability, "_ONE_BY_ONE", 10_000)

@@ -1,11 +1,11 @@
-"""A disk that forgets what was not forced, after POSIX taken at its word.
+"""A disk that loses unforced writes, as POSIX literally allows.
 
-A file's content is on it from the file's ``fsync`` on, a name from that of its folder on. Of all else each
-piece by itself may be there after a power failure or not: a name without the content that it stands for (the
-file is then empty, cut off, of zeros, or what it was before), a deletion without the deletion before it, a
+A file's content is on the disk after the file's ``fsync``, a name after the ``fsync`` of its folder. Each
+other piece may survive a power failure or not, independent of the others: a name without its content (the
+file is then empty, cut off, of zeros, or has its earlier content), a deletion without an earlier deletion, a
 file whose folder has no name.
 
-The real calls are made on a real folder; the disk keeps beside them what is on it.
+The calls go to a real folder; beside it the disk records the forced state.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from unittest.mock import patch
 
 
 class PowerCut(BaseException):
-    """The machine is off: raised at the call at which it happens, and at every later one."""
+    """Raised at the call at which the power fails, and at every later call."""
 
 
 class Luck(Protocol):
-    """What survives of all that was not forced."""
+    """Decides which unforced pieces survive."""
 
     def keeps(self, path: str) -> bool:
-        """Whether a name was made, or is gone.
+        """Whether the creation, or deletion, of a name survives.
 
         :param path: relative to the disk's folder.
         """
 
     def content(self, now: bytes, forced: bytes) -> bytes:
-        """What is in a file.
+        """The content of a file after the power failure.
 
-        :param now: what was written last.
-        :param forced: what was forced last.
+        :param now: the content that was written last.
+        :param forced: the content that was forced last.
         """
 
 
 class Drawn(Luck):
-    """Each piece by itself.
+    """Draws for each piece whether it survives.
 
-    :param random: draws.
+    :param random: the source of the draws.
     """
 
     def __init__(self, random: Random) -> None:
@@ -61,10 +61,10 @@ class Drawn(Luck):
 
 
 class Only(Luck):
-    """Only names that have something in them.
+    """Only names with certain parts survive.
 
-    :param parts: of these one; none for nothing.
-    :param content: whether files have what was written last; else they are empty.
+    :param parts: a name survives if it contains one of them; without parts no name survives.
+    :param content: whether files have their last content; otherwise they are empty.
     """
 
     def __init__(self, *parts: str, content: bool = False) -> None:
@@ -80,10 +80,10 @@ class Only(Luck):
 
 @dataclass(eq=False)
 class File:
-    """A file, under however many names.
+    """A file, with any number of names.
 
-    :ivar forced: its content when it was forced last; None when it never was.
-    :ivar last: its content when its last name went.
+    :ivar forced: its content when it was last forced; None if it never was.
+    :ivar last: its content when its last name was deleted.
     """
 
     forced: bytes | None = None
@@ -94,9 +94,9 @@ class File:
 class Folder:
     """A folder.
 
-    :ivar now: what is in it.
-    :ivar forced: what is in it on the disk.
-    :ivar changes: what was done to its names since, in order.
+    :ivar now: its present names.
+    :ivar forced: its names on the disk.
+    :ivar changes: the later changes of its names, in order.
     """
 
     now: dict[str, File | Folder] = field(default_factory=dict)
@@ -119,11 +119,11 @@ def _apply(found: dict[str, File | Folder], names: dict[str, File | Folder | Non
 
 
 class ForgetfulDisk:
-    """The disk under a folder; what is in the folder already is on it.
+    """The disk under a folder; everything that the folder has at the beginning is on the disk.
 
     :param root: the folder.
-    :ivar steps: calls so far that change something or force it.
-    :ivar before_step: called before each, with its name and path.
+    :ivar steps: the number of calls so far that change or force something.
+    :ivar before_step: called before each such call, with its name and path.
     """
 
     def __init__(self, root: Path) -> None:
@@ -147,9 +147,9 @@ class ForgetfulDisk:
 
     @contextmanager
     def running(self, cut_after: int | None = None) -> Iterator[None]:
-        """The machine runs.
+        """A context in which the machine runs.
 
-        :param cut_after: steps after which the power fails; never when None.
+        :param cut_after: the number of steps after which the power fails; never when None.
         """
         self._cut_at = None if cut_after is None else self.steps + cut_after
         calls = {name: getattr(self, f"_{name}") for name in _CALLS}
@@ -157,13 +157,13 @@ class ForgetfulDisk:
             yield
 
     def cut(self) -> None:
-        """The power fails."""
+        """Let the power fail."""
         self.is_cut = True
 
     def come_back(self, luck: Luck) -> None:
-        """What is found when the power is back.
+        """Restore the power, and the surviving files.
 
-        :param luck: what of all that was not forced.
+        :param luck: decides which unforced pieces survive.
         """
         top = self._survivors(self._top, "", luck, {})
         shutil.rmtree(self.root)

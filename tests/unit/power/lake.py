@@ -1,4 +1,4 @@
-"""Tables on a disk that forgets."""
+"""Tables on a disk that loses unforced writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _made: dict[tuple[str, bool], History] = {}
 def copied(level: str, is_indexed: bool) -> tuple[History, ForgetfulDisk]:
     """A table with some past, all of which is on the disk.
 
-    :param level: of its durability.
+    :param level: its durability level.
     :param is_indexed: whether it has indexes.
     """
     if (level, is_indexed) not in _made:

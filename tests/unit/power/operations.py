@@ -58,12 +58,12 @@ _turns = count()
 class History:
     """A table, and the commits that were reported to its users.
 
-    :param location: where it is.
-    :param keys: that are written.
-    :ivar rows: after the last operation that was reported.
-    :ivar coming: after the operation under way, where it goes through.
-    :ivar passed: what the operation under way may show meanwhile to a reader that knows only Hudi.
-    :ivar kept: commits that were reported to be kept by a savepoint, and their rows.
+    :param location: the table's location.
+    :param keys: the keys of the writes.
+    :ivar rows: the rows after the last reported operation.
+    :ivar coming: the rows after the running operation, if it succeeds.
+    :ivar passed: the rows that a reader that knows only Hudi may see during the running operation.
+    :ivar kept: commits whose savepoints were reported, and their rows.
     """
 
     def __init__(self, location: str, keys: Sequence[tuple[str, int]] = KEYS) -> None:
@@ -79,7 +79,7 @@ class History:
         self.open()
 
     def open(self) -> None:
-        """As a new process does."""
+        """Open the table as a new process does."""
         self.table = HudiTable.open(self.location)
         self.lock = InProcessLockProvider(f"{self.location} {next(_turns)}")
 
@@ -103,7 +103,7 @@ class History:
         self.coming = self.rows
         partitions = sorted({f"p={partition}" for partition, _ in self.rows})[:1]
         settings = ClusteringSettings(("id",), partitions=tuple(partitions), target_file_size=1000)
-        # Of the writers' priority: it need not wait for one that stands still.
+        # It has the writers' priority, so it need not wait for a paused writer.
         priority = PRIORITIES["ingestion"]
         schedule_clustering(self.table, settings, priority=priority, lock=self.lock, max_failures=None)
         for instant in pending_clusterings(self.table):
@@ -181,7 +181,7 @@ class History:
         self.after[self._commits()[-1]] = self.rows
 
     def instants_with_files(self) -> set[str]:
-        """Requested times of the instants that data files are there of."""
+        """Requested times of the instants of existing data files."""
         names = (path.name for path in Path(self.location).rglob("*.parquet"))
         return {parsed[2] for name in names if (parsed := parse_base_file_name(name)) is not None}
 
@@ -189,16 +189,16 @@ class History:
         return [commit.requested_time for commit in self.table.timeline().commits()]
 
     def is_expected(self, found: Rows) -> bool:
-        """Whether this may be found after a power failure.
+        """Whether a reader may find these rows after a power failure.
 
-        :param found: rows.
+        :param found: the rows.
         """
         return found in (self.rows, self.coming)
 
     # --- what must hold -----------------------------------------------------------------
 
     def check_after_power_failure(self, is_expected: Callable[[Rows], bool] | None = None) -> None:
-        """What was reported is there, nothing is half-written, and the table goes on.
+        """Check that every reported commit exists, that no file is half-written, and that the table works.
 
         :param is_expected: whether these rows may be found; :meth:`is_expected` when None.
         """
@@ -213,16 +213,16 @@ class History:
         self.check()
         self.upsert(Random(self.version))
         self.check()
-        self.archive(Random())  # what is older than the timeline is taken for committed
+        self.archive(Random())  # readers assume that every instant older than the timeline is committed
         self.check()
 
     def recover(self) -> None:
-        """What the next writer does, once the heartbeats of the dead have expired."""
+        """Do the next writer's work, once the heartbeats of dead writers have expired."""
         self.open()
         self._recover()
 
     def check(self) -> None:
-        """All readers see the rows and what the log says; savepoints hold; indexes equal a rebuild."""
+        """Check that all readers see the log's rows, savepoints hold, and indexes equal a rebuild."""
         entries = list(CommitLog(self.table.storage).backwards())
         undone = frozenset[str]().union(*(entry.undone for entry in entries))
         shows = (each for each in entries if isinstance(each, Commit) and each.action is not Action.INDEXING)
@@ -240,9 +240,9 @@ class History:
         assert_indexes_equal_a_rebuild(HudiTable.open(self.location))
 
     def _learn(self) -> None:
-        """What commits have left that were not reported, or are another process's."""
+        """Add the rows of commits that were not reported, or that another process made."""
         for commit in self._commits():
-            with suppress(SnapshotUnavailableError):  # cleaned since
+            with suppress(SnapshotUnavailableError):  # a clean has deleted it since
                 if commit not in self.after:
                     self.after[commit] = _rows(self.table, commit)
 
@@ -252,7 +252,7 @@ class History:
             os.utime(each, (0, 0))
         publish_head(self.table.storage, CommitLog(self.table.storage))
         rollback_dead_writers(self.table)
-        for instant in pending_cleans(self.table):  # until then the indexes name what it has deleted
+        for instant in pending_cleans(self.table):  # until then the indexes name files that it has deleted
             run_clean(self.table, instant, lock=self.lock)
         for each in folder.iterdir() if folder.exists() else ():
             os.utime(each, (0, 0))

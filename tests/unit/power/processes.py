@@ -19,8 +19,8 @@ Operation = Callable[[History, Random], None]
 class Process:
     """One process, with storage objects of its own.
 
-    :param history: what it does, and was told.
-    :param operations: one after the other; one that loses to another process is not reported.
+    :param history: the table, and the commits that were reported to this process.
+    :param operations: its operations, one after the other; one that loses to another process is not reported.
     """
 
     def __init__(self, history: History, operations: Sequence[Operation], random: Random) -> None:
@@ -43,7 +43,7 @@ class Process:
         self.greenlet = greenlet(run)
 
     def wait_for_turn(self, at: str) -> None:
-        """Called by whichever process is about to make a call.
+        """Wait for this process's turn; the disk calls this before each call of the process.
 
         :param at: the call and its path.
         """
@@ -52,11 +52,11 @@ class Process:
             self._scheduler.switch()
 
     def go_on(self) -> None:
-        """Make the call that it stands before."""
+        """Make the call before which it waits."""
         self.greenlet.switch()
 
     def go_on_to(self, call: str) -> None:
-        """Go on until it stands before a call.
+        """Go on until the process is about to make a call.
 
         :param call: a pattern of its name and path.
         """
@@ -73,8 +73,8 @@ class Process:
 def together(disk: ForgetfulDisk, processes: Sequence[Process]) -> None:
     """Let processes take turns before each call.
 
-    :param disk: on which they work.
-    :param processes: all of them.
+    :param disk: the disk on which they work.
+    :param processes: all processes.
     """
 
     def before_step(call: str, path: str) -> None:
@@ -85,12 +85,12 @@ def together(disk: ForgetfulDisk, processes: Sequence[Process]) -> None:
 
 
 def run(disk: ForgetfulDisk, processes: Sequence[Process], random: Random, cut_after: int) -> None:
-    """Let each do its next call, in any order, until the power fails or all have ended.
+    """Let each process do its next call, in any order, until the power fails or all have ended.
 
-    :param disk: on which they work.
-    :param processes: who takes turns.
+    :param disk: the disk on which they work.
+    :param processes: the processes that take turns.
     :param random: draws the turns.
-    :param cut_after: calls until the power fails.
+    :param cut_after: the number of calls until the power fails.
     """
     together(disk, processes)
     with disk.running(cut_after):
@@ -104,7 +104,7 @@ def run(disk: ForgetfulDisk, processes: Sequence[Process], random: Random, cut_a
 def rows_after(processes: Sequence[Process], found: Rows) -> bool:
     """Whether the rows are those of the reported commits, perhaps with one that was about to be reported.
 
-    :param processes: that write in different partitions.
+    :param processes: the processes, which write to different partitions.
     :param found: all rows.
     """
     written = [process.history for process in processes if process.history.keys]

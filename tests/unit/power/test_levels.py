@@ -1,4 +1,4 @@
-"""Where a table states its durability level, and which operations obey it."""
+"""The durability level of a table, and the operations that obey it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def created(location: str, **options: str) -> HudiTable:
 
 @pytest.fixture
 def forced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Paths of what was forced."""
+    """The paths of forced files and folders."""
     paths: list[str] = []
 
     def told(real: Callable[[int], None]) -> Callable[[int], None]:
@@ -149,7 +149,7 @@ def test_a_partition_is_marked_by_a_whole_file_at_any_moment_of_a_load_of_many(
         monkeypatch.setattr(Disk, "force", lambda *_: None)
     with disk.running(), pytest.raises(PowerCut):
         _load_of_many_partitions(tmp_path)
-    disk.come_back(Only(""))  # every name is there, and nothing that was not forced is in it
+    disk.come_back(Only(""))  # every name exists, and every file has only its forced content
     found = [path.read_bytes() for path in tmp_path.rglob(PARTITION_METADATA)]
     assert len(found) == 4
     assert all(found) == is_forced
@@ -172,7 +172,7 @@ def test_many_files_are_forced_with_their_file_system(
         storage.put(f"p/{number}.parquet", b"data")
     with pytest.raises(OSError, match="Input/output error"):
         storage.sync()
-    storage.sync()  # what was not forced is forced by the next step
+    storage.sync()  # the next step forces the files that were not forced yet
     storage.sync()
     assert (len(asked), forced) == (2, [])
     monkeypatch.setattr(durability, "_syncfs", lambda: None)

@@ -1,6 +1,6 @@
-"""What has to be on the disk before what: each time as the power fails between the two.
+"""The order in which files must reach the disk: the power fails between each two of them.
 
-Each scenario is run again without the one step that keeps it from going wrong, and then goes wrong.
+Each scenario runs again without the one step that protects it, and then fails.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def go(disk: ForgetfulDisk, history: History, *operations: Operation) -> None:
 
 @contextmanager
 def processes(disk: ForgetfulDisk, history: History, *operations: Operation) -> Iterator[list[Process]]:
-    """Processes that stand before their first calls; the power fails at the block's end."""
+    """Processes that wait before their first calls; the power fails at the block's end."""
     keys = iter(([("a", 0)], [("b", 5)], [("c", 8)]))
     made = []
     for operation in operations:
@@ -81,7 +81,7 @@ def processes(disk: ForgetfulDisk, history: History, *operations: Operation) -> 
 
 
 def rows_of(history: History, *others: Process) -> None:
-    """The rows are those of all reported commits; the table takes further commits."""
+    """Check that the rows are those of all reported commits, and that the table takes further commits."""
     writes = [process.history for process in others]
     possible = [history.rows | {key: each.coming[key] for each in writes for key in each.keys}]
     possible += [history.rows | {key: each.coming[key] for key in each.keys} for each in writes]
@@ -94,7 +94,7 @@ def rows_of(history: History, *others: Process) -> None:
 
 def a_reported_write(key: tuple[str, int] = ("d", 9)) -> None:
     history, disk = copied("commit", is_indexed=True)
-    history.keys = [key]  # in a partition that is new
+    history.keys = [key]  # in a new partition
     go(disk, history, History.upsert)
     disk.come_back(NOTHING)
     history.check_after_power_failure(lambda found: found == history.rows)
@@ -227,7 +227,7 @@ def a_pending_instant_that_another_one_renamed() -> None:
     with processes(disk, history, History.upsert, History.upsert, publish) as (first, other, helper):
         other.history.keys = first.history.keys
         first.go_on_to("open .*parquet")
-        other.end()  # so that the first one has to take its file group out
+        other.end()  # so that the first write has to replace its file group
         first.go_on_to("link .*replacecommit.inflight")
         first.go_on()  # renamed, and not forced
         helper.go_on_to(r"unlink .*/\d+.inflight")
@@ -278,7 +278,7 @@ def _planned_clean() -> tuple[History, ForgetfulDisk]:
 def a_clean_that_another_one_completed() -> None:
     history, disk = _planned_clean()
     with processes(disk, history, _run_clean, _run_clean) as (first, second):
-        second.go_on_to("unlink t/p=.*parquet")  # what it stages itself would be forced with its entry
+        second.go_on_to("unlink t/p=.*parquet")  # its own staged files would be forced with its entry
         first.go_on_to(COMPLETED)
         first.go_on()  # on the timeline, and not forced
         second.end()
@@ -290,7 +290,7 @@ def what_a_clean_has_staged_once_more() -> None:
     history, disk = _planned_clean()
     with processes(disk, history, _run_clean, _run_clean) as (first, second):
         second.go_on_to("open t/.hoodie/commit_log/staged")
-        first.go_on_to(COMPLETED)  # its entry names what is staged
+        first.go_on_to(COMPLETED)  # its entry names the staged files
         second.go_on_to("replace t/.hoodie/commit_log/staged")
         second.go_on()
     disk.come_back(Only("/staged/"))

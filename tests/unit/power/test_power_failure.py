@@ -1,4 +1,4 @@
-"""The power fails at any call, and what was reported is there when it is back."""
+"""The power fails at any call; when it is back, every reported commit exists."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
         },
     },
 }
-"""The kinds of tables that are replicated: options of ``HudiTable.create``."""
+"""The kinds of replicated tables: arguments of ``HudiTable.create``."""
 
 META = ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_file_name"]
 
@@ -59,7 +59,7 @@ class Pair:
 
     @property
     def sides(self) -> tuple[AnyMetastore, AnyMetastore]:
-        """Source and target, as replicators and failovers are given them."""
+        """Source and target, as arguments of replicators and failovers."""
         return self.source, self.target
 
     def replicator(
@@ -78,12 +78,12 @@ class Pair:
         return self.target.engine.read(lambda connection: mapped_txns(connection, "dr"))
 
     def bytes_at_target(self) -> int:
-        """Of the files of both tables."""
+        """The bytes of the files of both tables at the target."""
         files = (each for each in (self.root / "target").rglob("*") if each.is_file())
         return sum(each.stat().st_size for each in files)
 
     def rows_of_target(self, name: str) -> dict[int, int]:
-        """Of a table, to readers that know no transactions: ours and hudi-rs."""
+        """The rows of a target's table that readers without transactions see: this package and hudi-rs."""
         table = self.copy_of(name)
         ours = rows_of(snapshot(table).to_table())
         batches = HudiTableBuilder.from_base_uri(table.location).build().read()
@@ -91,14 +91,14 @@ class Pair:
         return ours
 
     def write_ids(self, name: str) -> tuple[ValidWriteIdList, ValidWriteIdList]:
-        """Of a table, at the source and at the target."""
+        """The write ids of a table, at the source and at the target."""
         return (
             self.source.valid_write_id_list("lake", name),
             self.target.valid_write_id_list("lake_copy", name),
         )
 
     def check_equal(self) -> None:
-        """To readers of now the target is what the source is: catalog, write ids, rows, instants."""
+        """Check that present readers find source and target equal: catalog, write ids, rows, instants."""
         assert self.target.list_tables("lake_copy") == self.source.list_tables("lake")
         for name in self.source.list_tables("lake"):
             there, here = self.source.get_table("lake", name), self.target.get_table("lake_copy", name)
@@ -117,12 +117,12 @@ class Pair:
 def check_tables_equal(
     source: HudiTable, target: HudiTable, at_source: ValidWriteIdList, at_target: ValidWriteIdList
 ) -> None:
-    """The same rows with the same ids to readers with these snapshots, and to a reader without."""
+    """Check that readers with these snapshots, and without one, see the same rows with the same ids."""
     highest = max(at_source.high_watermark, at_target.high_watermark)
     for write_id in range(1, highest + 1):
         assert at_source.is_valid(write_id) == at_target.is_valid(write_id), (at_source, at_target)
     assert rows(target, at_target) == rows(source, at_source)
-    # The timelines are archived by themselves.
+    # Each side archives its timeline by itself.
     archived = max(newest_archived(source.storage), newest_archived(target.storage))
     here = {i for i in instants(target) if i[0] > archived}
     there = {i for i in instants(source, at_source) if i[0] > archived}
@@ -133,7 +133,7 @@ def check_tables_equal(
 
 
 def _seen_by_hudi_rs(table: HudiTable) -> list[dict[str, Any]]:
-    """All rows; with the index ``files`` without file groups that are log files alone (hudi-rs 0.5.0)."""
+    """All rows that hudi-rs sees; with the index ``files`` it skips file groups of only log files (0.5.0)."""
     found = rows(table, None)
     if "files" not in table.config.metadata_partitions:
         return found
@@ -155,7 +155,7 @@ def rows(table: HudiTable, valid: ValidWriteIdList | None) -> list[dict[str, Any
 
 
 def instants(table: HudiTable, valid: ValidWriteIdList | None = None) -> list[tuple[str, str, str]]:
-    """The commits that a reader sees, but for the empty ones that a target puts before others."""
+    """The commits that a reader sees, except empty ones that a target puts before others."""
     timeline, found = table.timeline(), []
     hidden = [] if valid is None else invisible_commits(table.storage, timeline, valid)
     unseen = {each.instant for each in hidden}

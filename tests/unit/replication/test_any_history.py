@@ -1,6 +1,6 @@
-"""Any history of the source, and replicators that are killed and doubled anywhere in it.
+"""Any history of the source, with replicators that are killed, or run twice, anywhere in it.
 
-At each position that the target reaches, a reader with a snapshot sees there what one saw at the source right
+At each position of the target, a reader with a snapshot sees the same rows as a reader of the source right
 after that event. `make soak` tries many more histories; a seed that fails becomes one of ``SEEDS``.
 """
 
@@ -53,7 +53,7 @@ class History:
         self.open: list[int] = []
         self.made = 0
         self.savepoints: dict[str, str] = {}
-        # What a reader of the source saw right after an event.
+        # The rows that a reader of the source saw right after an event.
         self.seen: dict[int, Snapshot] = {}
         self.told: list[str] = []
 
@@ -63,7 +63,7 @@ class History:
             [do] = self.random.choices(list(actions), list(actions.values()))
             self.told.append(do.__name__)
             if do in _REFUSED:
-                # As by an open transaction: nothing has happened.
+                # An open transaction refuses like this; nothing has changed.
                 with suppress(TableServiceError):
                     do(self)
             else:
@@ -86,7 +86,7 @@ class History:
         opened = self.lake.begin()
         with suppress(TableServiceError):
             self.lake.write(self._table(), self._rows(), opened)
-        # Dead or alive, one side takes writes; done again, it is done.
+        # After a kill at most one side takes writes; a second run completes the failover.
         with suppress(KilledError):
             Replicator(policy, pair.source, pair.target, step=self._at_a_step(self._be_killed)).run()
         failover(policy, pair.source, pair.target, timeout_seconds=0.0, abort_open=True)
@@ -229,7 +229,7 @@ class History:
         self.savepoints[name] = create_savepoint(self.lake.tables[name]).instant
 
     def restore(self) -> None:
-        """A replicator cannot bring a commit that was undone before, so it brings everything first."""
+        """Restore the source. A replicator cannot copy an undone commit, so it copies everything before."""
         name = self._table()
         kept = self.savepoints.pop(name, None)
         if kept is not None and not self.open:
@@ -299,7 +299,7 @@ class History:
 
 
 def without_files(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows without their files, of which services that have no event make others, here sooner or later."""
+    """Rows without their file names, because services without an event rewrite files at different times."""
     return [{name: each[name] for name in each if name != "_hoodie_file_name"} for each in found]
 
 
@@ -330,7 +330,7 @@ _DO: dict[Callable[[History], None], int] = {
 
 
 _DO_BESIDES: dict[Callable[[History], None], int] = {History.compact: 5}
-"""What is done besides to merge-on-read tables."""
+"""Further actions on merge-on-read tables."""
 
 
 _REFUSED = {
@@ -341,7 +341,7 @@ _REFUSED = {
     History.index,
     History.keep,
 }
-"""What another one's open transaction, or a missing commit, may be in the way of."""
+"""Actions that another open transaction, or a missing commit, may block."""
 
 
 @pytest.mark.parametrize(("kind", "seed"), [*SEEDS, *product(KINDS, HISTORIES)])

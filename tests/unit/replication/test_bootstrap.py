@@ -1,4 +1,4 @@
-"""The bootstrap: the source's state at one position, resumed and done again without copying twice."""
+"""The bootstrap copies the source's state at one position; resumed or repeated, it copies no file twice."""
 
 from __future__ import annotations
 

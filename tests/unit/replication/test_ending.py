@@ -1,4 +1,4 @@
-"""The end of a replication: its target is a database like any other, and nothing waits for it."""
+"""The end of a replication: its target becomes an ordinary database; the source no longer waits for it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_to_target(pair: Pair, rows: dict[int, int]) -> None:
 
 
 def check_ended(pair: Pair) -> None:
-    """The target takes writes, keeps what it had, and neither side knows the replication."""
+    """Check that the target takes writes and keeps its rows, and that no side has the replication."""
     write_to_target(pair, {1: 12})
     assert pair.rows_of_target("trips") == {1: 12, 100: 5}
     assert pair.target.replication_target().replications() == []

@@ -70,7 +70,7 @@ def test_a_transaction_that_began_first_and_is_committed_last_keeps_its_times(pa
 
 
 def test_a_file_on_its_way_is_not_seen_before_its_commit(pair: Pair) -> None:
-    """It is older than the target's timeline, so a reader could take it for one of an archived commit."""
+    """The file is older than the target's timeline, so a reader could mistake it for an archived commit's."""
     early = pair.lake.begin()
     pair.lake.write("trips", {1: 10}, early)
     pair.lake.write("trips", {100: 20})

@@ -100,7 +100,7 @@ def test_fail_back_copies_only_what_differs(pair: Pair) -> None:
 def test_open_transactions_hold_a_failover_or_are_aborted(pair: Pair) -> None:
     txn = pair.lake.begin()
     pair.lake.write("trips", {1: 99}, txn)
-    elsewhere = pair.lake.begin()  # without a write in these databases it is in nobody's way
+    elsewhere = pair.lake.begin()  # without a write in these databases it blocks no failover
     with pytest.raises(TransactionOpenError, match=f"{txn}"):
         failover(pair.policy, *pair.sides, timeout_seconds=0.0)
     abort_failover(pair.policy, *pair.sides)

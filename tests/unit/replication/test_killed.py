@@ -1,4 +1,4 @@
-"""A replicator that is killed at any step, or doubled there: the next one goes on, and no harm is done."""
+"""A replicator that is killed at any step, or runs twice from there: the next one continues without harm."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.unit.replication.tables.test_table_services import cluster
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 SAMPLE = 1 if os.environ.get("SOAK") else 29
-"""Of so many steps one is tried."""
+"""The test tries one of this many steps."""
 
 
 class KilledError(BaseException):
-    """What a process does not survive."""
+    """Raised where the process dies."""
 
 
 def history(pair: Pair) -> None:
-    """Something of everything."""
+    """A history with a change of every kind."""
     lake = pair.lake
     early, aborted = lake.begin(), lake.begin()
     lake.write("trips", {200: 1}, early)
@@ -62,7 +62,7 @@ def check(pair: Pair) -> None:
 
 
 def at_step(number: int, do: Callable[[], None]) -> tuple[Callable[[str], None], list[str]]:
-    """Does something once, at the step of a number; and the names of the steps."""
+    """A ``step`` that calls a function once, at a certain number, and records the names of the steps."""
     names: list[str] = []
 
     def step(name: str) -> None:

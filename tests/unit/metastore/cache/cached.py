@@ -1,4 +1,4 @@
-"""What a reader of a replica says, and what it cost."""
+"""The arguments of a replica's reader, and the misses of its reads."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from airflow_provider.metastore.model.reader import Reader
 
 
 def now(metastore: Metastore, table: str = "flights", txn_id: int | None = None) -> Reader:
-    """What a reader that begins now says with its reads."""
+    """The arguments of a reader that begins now."""
     snapshot = metastore.read_snapshot([("lake", table)], txn_id).tables[f"lake.{table}"]
     return {"valid_write_ids": snapshot.write_ids, "table_id": snapshot.table_id}
 
 
 def missed(store: CachedStore) -> list[MissReason]:
-    """Why reads went to the database since the last call."""
+    """The reasons of the misses since the last call."""
     reasons = list(store._misses.elements())
     store._misses.clear()
     return reasons

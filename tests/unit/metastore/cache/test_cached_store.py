@@ -16,7 +16,7 @@ from tests.unit.metastore.cache.cached import add, change, missed, now
 
 @pytest.fixture
 def metastore(by_database: Metastore) -> Metastore:
-    """Replicas are of a database."""
+    """The metastore by its database, because replicas need a database."""
     return by_database
 
 
@@ -126,7 +126,7 @@ class TestWriting:
     def test_own_writes_are_read_although_others_made_the_copy_newer(
         self, metastore: Metastore, r1: CachedStore
     ) -> None:
-        """Hive's ``compare`` calls the copy newer: only it sees 1. But the reader's own 2 is missing."""
+        """Hive's ``compare`` calls the copy newer: only it has 1. But the copy lacks the reader's own 2."""
         other = metastore.open_txn("you", "there")
         mine = metastore.open_txn("me", "here")
         metastore.allocate_table_write_id(other, "lake", "flights")
@@ -135,7 +135,7 @@ class TestWriting:
         r1.catch_up()
         change(metastore, "ops", mine)
         reader = now(metastore, txn_id=mine)
-        # The snapshot of before, with the own write id, as Hive's client keeps it.
+        # The earlier snapshot, with the reader's own write id, as Hive's client keeps it.
         ids = own.tables["lake.flights"].write_ids.with_committed(2)
         assert (str(ids), str(reader["valid_write_ids"])) == (
             "lake.flights:2:1:1:",
@@ -218,7 +218,7 @@ class TestUpdating:
     def test_a_copy_read_within_a_transaction_waits_for_its_end(
         self, metastore: Metastore, replica: Callable[..., CachedStore], followed: bool
     ) -> None:
-        """Read from the database when the first of two changes was made."""
+        """The copy was read from the database after the first of two changes."""
         store = replica()
         txn_id = metastore.open_txn("me", "here")
         change(metastore, "half", txn_id)
@@ -327,7 +327,7 @@ class TestUpdating:
         assert missed(r1) == [MissReason.NOT_CACHED]
 
     def test_a_copy_that_stays_stale_is_read_anew(self, metastore: Metastore, r1: CachedStore) -> None:
-        """Nothing in the log tells of seeded ids."""
+        """The log has no event for seeded ids."""
         metastore.seed_write_id("lake", "flights", 5)
         reader = now(metastore)
         for _ in range(30):

@@ -1,4 +1,4 @@
-"""Any history of changes, read through replicas that follow at any pace, against the list of all versions."""
+"""Any history of changes, read through replicas at any pace, and compared with the list of all versions."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class ReplicasHistory(RuleBasedStateMachine):
 
     @rule(replica=st.sampled_from(REPLICAS), how=st.sampled_from(["evict", "evict", "restart", "prewarm"]))
     def forget(self, replica: str, how: str) -> None:
-        """What is read next is newer than what was followed."""
+        """Make a replica forget its copies: its next read is newer than its position in the log."""
         if how == "evict":
             self.replicas[replica]._state.tables.clear()
         else:
@@ -199,7 +199,7 @@ class ReplicasHistory(RuleBasedStateMachine):
 
     @rule(data=st.data(), session=st.sampled_from([None, 0, 1]))
     def read(self, data: st.DataObject, session: int | None) -> None:
-        """Through all replicas, in any order: with snapshots of now, and those taken earlier."""
+        """Read through all replicas, in any order, with present and earlier snapshots."""
         for replica in data.draw(st.permutations(REPLICAS)):
             for name, snapshot in [*map(self._snapshot, self.names[:2]), *self.snapshots]:
                 self._check_read(replica, name, snapshot, session)
@@ -207,7 +207,7 @@ class ReplicasHistory(RuleBasedStateMachine):
 
     @invariant()
     def every_replica_shows_a_transaction_what_it_wrote(self) -> None:
-        """With the list of the transaction's beginning, and with one of now, as different clients do."""
+        """Check reads with the list of the transaction's beginning, and with a present list."""
         for transaction in self.open:
             for name in self.names[:2]:
                 _, current = self._snapshot(name)
@@ -241,7 +241,7 @@ class ReplicasHistory(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """Once all transactions have ended and the log is read, memory answers, with the present state."""
+        """Check that memory answers with the present state, once all transactions have ended."""
         while self.open:
             self.metastore.commit_txn(self.open.pop().txn_id)
         for store in self.replicas.values():
@@ -291,11 +291,11 @@ class ReplicasHistory(RuleBasedStateMachine):
                 self.metastore.get_table("lake", name)
             return
         if state[0].id != snapshot.table_id:
-            # By that name there is another table now; only the database may say so.
+            # Another table has that name now; only the database may report that.
             assert state == self._present(name)
             return
         versions = self.history[snapshot.table_id]
-        # Table and partitions are two reads; each holds at least what the reader has to see.
+        # Table and partitions are two reads; each has at least the changes that the reader has to see.
         needed = self._needed(versions, snapshot.write_ids)
         numbers = [self._newest(versions, part, of) for part, of in enumerate(state)]
         assert min(numbers) >= needed

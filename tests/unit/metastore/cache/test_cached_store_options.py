@@ -1,4 +1,4 @@
-"""The rules of the document "Synchronized Metastore Cache", one by one: what else there is."""
+"""The rules of the document "Synchronized Metastore Cache", one by one: options and other features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXTERNAL = "EXTERNAL_TABLE"
 
 @pytest.fixture
 def metastore(by_database: Metastore) -> Metastore:
-    """Replicas are of a database."""
+    """The metastore by its database, because replicas need a database."""
     return by_database
 
 

@@ -1,4 +1,4 @@
-"""Databases and tables, and the events that they leave."""
+"""Databases and tables, and the events of their changes."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_rename_keeps_id_partitions_and_write_ids(metastore: AnyMetastore) -> 
     before = metastore.get_table("lake", "flights")
     metastore.add_partitions("lake", "flights", [PartitionSpec(("2013", "1"), "/p")])
     txn_id = metastore.open_txn("me", "here")
-    # The first one was the partition's.
+    # The first write id was the partition's.
     assert metastore.allocate_table_write_id(txn_id, "lake", "flights") == 2
     metastore.create_database("mart")
     after = metastore.rename_table("lake", "flights", "mart", "Trips")
@@ -207,7 +207,7 @@ def test_a_table_made_again_is_another_table(metastore: AnyMetastore) -> None:
     )
     assert again.id > first.id
     assert metastore.get_partitions("lake", "flights") == []
-    # But its data may be the same again: write ids go on, and an open one stays open.
+    # But the new table may have the same data: write ids continue, and an open one stays open.
     assert str(metastore.valid_write_id_list("lake", "flights")) == "lake.flights:2:1:1:"
     assert metastore.allocate_table_write_id(metastore.open_txn("me", "here"), "lake", "flights") == 3
 

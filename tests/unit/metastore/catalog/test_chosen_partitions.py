@@ -1,4 +1,4 @@
-"""What an index finds of a table's partitions is what a look at all of them finds."""
+"""An index finds the same partitions of a table as a look at all of them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_database_finds_what_the_filter_keeps(many: Metastore, text: str) ->
 
 
 def test_one_of_many_is_read_alone(many: Metastore) -> None:
-    """The rows that the database answers with, not the time that it takes."""
+    """The test counts the rows of the database's answer, not its time."""
     fetched: list[str] = []
     many.drop_partitions("lake", "t", [one.values for one in many.get_partitions("lake", "t")])
     many.add_partitions("lake", "t", [PartitionSpec(("a", str(n), "1"), f"/{n}") for n in range(500)])
@@ -159,7 +159,7 @@ def test_an_index_finds_the_values_of_a_later_key(many: Metastore, text: str, in
 
 
 def test_texts_of_numbers_do_not_count_where_texts_are_compared(many: Metastore) -> None:
-    """``01`` may be the number 1, but not the text 1: of a key of texts only what is asked for is read."""
+    """``01`` may be the number 1, but not the text 1: for a key of texts only the equal value is read."""
     keys = [Column("month", "string"), Column("hour", "string")]
     many.create_table("lake", "hours", location="/h", schema=[Column("id", "int")], partition_keys=keys)
     specs = [PartitionSpec((f"{m:02}", f"{h:02}"), f"/{m}/{h}") for m in range(1, 9) for h in range(9)]

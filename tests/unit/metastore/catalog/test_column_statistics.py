@@ -1,4 +1,4 @@
-"""Statistics of columns, kept and asked for by the client that Hive's own definition makes."""
+"""Statistics of columns, written and read by a client that is made from Hive's own definition."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_of_partitions(client: Client, partition: str, by_database: Metastore) -
     assert of_table(client, "id") == []
     asked = PartitionsStatsRequest("lake", "flights", ["id"], [partition, "year=2013/month=2"])
     assert client.get_partitions_statistics_req(asked).partStats == {partition: [long("id", 5)]}
-    # They are the partition's, whatever its values, and go with it.
+    # They belong to the partition, whatever its values, and are dropped with it.
     by_database.rename_partition("lake", "flights", ("2013", "1"), ("2014", "1"))
     assert client.get_partition_column_statistics("lake", "flights", "year=2014/month=1", "id")
     by_database.drop_partitions("lake", "flights", [("2014", "1")])

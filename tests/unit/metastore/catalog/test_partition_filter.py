@@ -37,7 +37,7 @@ def kept(text: str) -> list[tuple[str | None, str | None]]:
         ("dest like 'a.*'", [0, 3, 5]),
         ("dest like '.'", [0, 1, 4, 5]),
         ("dest like '((((' or dest = 'B'", [4]),
-        # The null partition has a name, which a text is compared with; no number is.
+        # The null partition has a name, with which a filter compares texts but no numbers.
         ("dest != 'a'", [1, 2, 3, 4]),
         ("dest < 'a'", [2, 4]),
         ('dest = "__HIVE_DEFAULT_PARTITION__"', [2]),

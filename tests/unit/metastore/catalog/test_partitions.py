@@ -132,7 +132,7 @@ def test_altering_tells_before_and_after(metastore: AnyMetastore) -> None:
 
 
 def test_a_change_without_a_transaction_is_one_of_its_own(metastore: AnyMetastore) -> None:
-    """As Hive's client advances the write id for every DDL; here for clients that do not."""
+    """Hive's client advances the write id for every DDL; the metastore does it for clients that do not."""
     metastore.add_partitions("lake", "flights", [spec("2013", "1")])
     events = metastore.next_events(2)
     assert [event.event_type for event in events] == [

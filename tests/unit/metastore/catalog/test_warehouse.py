@@ -1,4 +1,4 @@
-"""Folders of managed tables and of their partitions, made, moved and deleted if that is asked for."""
+"""The server makes, moves and deletes folders of managed tables and their partitions, if options say so."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_databases_and_external_tables_get_folders(
     catalog.create_table(table("i", dbName="sea", sd=at(None), **external))
     assert (tmp_path / "e").is_dir()
     catalog.drop_database("sea", True, True)
-    # The files of an external table are not the metastore's.
+    # The files of an external table do not belong to the metastore.
     assert (tmp_path / "e").is_dir()
     assert (tmp_path / "warehouse" / "sea.db" / "i").is_dir()
     catalog.drop_database("air", True, True)

@@ -1,4 +1,4 @@
-"""Rows that a test changes in the database of a metastore, where otherwise only time changes them."""
+"""Changes of rows in a metastore's database that otherwise only time causes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy import create_engine, text
 
 
 def change_rows(url: str, statement: str, **values: object) -> int:
-    """How many rows an UPDATE changed."""
+    """Run an UPDATE; return the number of changed rows."""
     engine = create_engine(url)
     with engine.begin() as connection:
         changed = connection.execute(text(statement), values).rowcount

@@ -1,4 +1,4 @@
-"""Random groups of requests, and what must come of them: what comes of the same requests one by one."""
+"""Random groups of requests, whose results must equal those of the same requests one by one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CLOCKS = {"opened_at", "heartbeat_at", "closed_at", "acquired_at", "event_time"
 
 
 def transaction_requests(chance: random.Random, opened: int) -> list[GroupedRequest[Any]]:
-    """Opens, and commits of transactions that may be open, ended, named twice or unknown."""
+    """Requests to open, and to commit transactions that may be open, ended, named twice or unknown."""
     requests: list[GroupedRequest[Any]] = []
     for number in range(chance.randint(1, 6)):
         if chance.random() < 0.5:
@@ -49,7 +49,7 @@ def transaction_requests(chance: random.Random, opened: int) -> list[GroupedRequ
 
 
 def lock_requests(chance: random.Random, opened: int, locked: int) -> list[GroupedRequest[Any]]:
-    """Locks that exclude each other, of transactions in any state, and unlocks of anything."""
+    """Requests for locks that exclude each other, of transactions in any state, and unlocks of any id."""
     requests: list[GroupedRequest[Any]] = []
     for _ in range(chance.randint(1, 6)):
         if chance.random() < 0.6:
@@ -65,7 +65,7 @@ def lock_requests(chance: random.Random, opened: int, locked: int) -> list[Group
 
 
 def write_id_requests(chance: random.Random, opened: int) -> list[GroupedRequest[Any]]:
-    """Write ids of transactions in any state, on tables that may not be there, some twice."""
+    """Requests for write ids of transactions in any state, on tables that may not exist, some twice."""
     return [
         AllocateWriteId(
             chance.randint(max(1, opened - 8), opened + 1),
@@ -87,7 +87,7 @@ def alone(metastore: Metastore, operation: GroupOperation, request: GroupedReque
 def done_together(
     metastore: Metastore, operation: GroupOperation, group: list[GroupedRequest[Any]]
 ) -> dict[int, Any]:
-    """The answers to a group; none when it is refused as a whole."""
+    """The answers to a group; none if the whole group is refused."""
     try:
         return dict(operation.do(metastore.engine, group))
     except TableServiceError:
@@ -95,7 +95,7 @@ def done_together(
 
 
 def contents(metastore: Metastore) -> dict[str, list[dict[str, Any]]]:
-    """All that the kinds of request write, but for the time."""
+    """All rows that these requests write, without times."""
     tables = (
         *(counters, txns, locks, lock_components),
         *(write_id_sequences, txn_write_ids, notification_log),
@@ -126,7 +126,7 @@ def contents(metastore: Metastore) -> dict[str, list[dict[str, Any]]]:
 
 
 def check_groups(grouped: Metastore, single: Metastore, chance: random.Random, groups: int) -> None:
-    """Do the same in groups and one by one, in two metastores that are equal."""
+    """Do the same requests in groups and one by one, in two equal metastores, and compare them."""
     for metastore in (grouped, single):
         metastore.create_database("shop")
         for table in ("t1", "t2", "t3"):
@@ -145,8 +145,8 @@ def check_groups(grouped: Metastore, single: Metastore, chance: random.Random, g
             ]
         )
         answers = done_together(grouped, operation, group)
-        # SQLite does a group in order. A statement of PostgreSQL does what is opened or given back, then
-        # locks in order, then commits by their ids. The rest comes after that.
+        # SQLite does a group in order. A statement of PostgreSQL first opens transactions and releases locks,
+        # then enters locks in order, then commits by ids. The other requests come after that.
         in_order = grouped.engine.is_sqlite
         order = sorted(
             range(len(group)),

@@ -81,7 +81,7 @@ def test_a_schema_of_a_newer_release_is_not_touched(url: str) -> None:
 
 
 def test_an_opened_metastore_imports_no_alembic(url: str) -> None:
-    """A trigger or a UI request opens it in milliseconds."""
+    """A trigger or a request of the page opens a metastore in milliseconds."""
     code = (
         "import sys; from airflow_provider.metastore import open_metastore; "
         f"assert open_metastore({url!r}).current_event_id() == 2; "
@@ -126,7 +126,7 @@ def test_a_locked_database_is_unavailable_after_the_timeout(url: str) -> None:
             metastore.open_txn("me", "here")
         assert 0.3 <= time.monotonic() - started < 30, "30 s are the default"
         assert caught.value.retryable
-        # Readers go on.
+        # Readers continue.
         assert metastore.current_event_id() == 2
         other.execute("ROLLBACK")
     assert metastore.open_txn("me", "here") == 1

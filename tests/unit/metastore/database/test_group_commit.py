@@ -29,7 +29,7 @@ SECONDS = 30
 
 
 class Gate(GroupedRequest[str]):
-    """A request that blocks the group until the test lets it go on."""
+    """A request that blocks its group until the test releases it."""
 
     def __init__(self) -> None:
         self.there, self.go_on = threading.Event(), threading.Event()
@@ -42,7 +42,7 @@ class Name(GroupedRequest[str]):
 
 @dataclass(frozen=True)
 class Noted(GroupOperation):
-    """Shows a test each group as a whole."""
+    """An operation that records each group as a whole."""
 
     together: Callable[[Connection, Sequence[Any]], dict[int, Any]]
 
@@ -51,7 +51,7 @@ class Noted(GroupOperation):
 
 
 class Groups:
-    """Notes which requests were done in one group, and which alone."""
+    """Records which requests were done in one group, and which alone."""
 
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:
         self.together: list[list[str]] = []
@@ -79,7 +79,7 @@ class Groups:
 
 
 def wait_for(metastore: Metastore, groups: Groups, waiting: int) -> None:
-    """Until so many requests wait for the one that is under way."""
+    """Wait until this many requests wait for the running one."""
     queue = metastore.engine._groups[groups.operation]
     reached = threading.Event()
     while len(queue._waiting) < waiting:
@@ -87,7 +87,7 @@ def wait_for(metastore: Metastore, groups: Groups, waiting: int) -> None:
 
 
 def after_a_gate(metastore: Metastore, groups: Groups, names: Sequence[str]) -> tuple[Future[str], Any]:
-    """Ask for some things while another is under way, then let that go on; its answer, and theirs."""
+    """Make requests while another one runs, then release that one; return its answer, and the others'."""
     gate = Gate()
     with ThreadPoolExecutor(len(names) + 1) as pool:
         first = pool.submit(metastore.engine.write_together, groups.operation, gate)
@@ -120,7 +120,7 @@ def test_a_group_waits_for_the_threads_of_the_last_group(
         wait_for(by_database, groups, 1)
         gate.go_on.set()
         assert first.result(SECONDS) == "GATE"
-        # There were two; the one that was answered comes again.
+        # The group had two requests; the thread that was answered makes another one.
         b = pool.submit(by_database.engine.write_together, groups.operation, Name("b"))
         assert (a.result(SECONDS), b.result(SECONDS)) == ("A", "B")
     assert groups.together == [["gate"], ["a", "b"]]
@@ -156,13 +156,13 @@ def test_a_group_whose_database_is_gone_gets_the_error_and_is_not_done_again(by_
     first, (a,) = after_a_gate(by_database, groups, ["a"])
     with pytest.raises(MetastoreUnavailableError, match="gone"):
         first.result()
-    # It was not in that group.
+    # That request was not in the group.
     assert a.result() == "A"
     assert groups.alone == []
 
 
 class Told:
-    """The log's lines on a request without a waiting thread."""
+    """The log's lines about a request without a waiting thread."""
 
     def __init__(self, name: str = "") -> None:
         self._name = name
@@ -184,7 +184,7 @@ class Told:
 
 
 def left_after_a_gate(metastore: Metastore, groups: Groups, names: Sequence[str]) -> list[Told]:
-    """Leave some requests, in this thread, while another is under way, then let that go on."""
+    """Leave some requests, in this thread, while another one runs, then release that one."""
     gate, told = Gate(), [Told(), *map(Told, names)]
     with ThreadPoolExecutor(1) as pool:
         pool.submit(metastore.engine.leave_with_others, groups.operation, gate, told[0])
@@ -200,7 +200,7 @@ def test_left_requests_are_done_together_and_answered(by_database: Metastore) ->
     told = left_after_a_gate(by_database, groups, ["a", "deaf", "odd", "b"])
     assert [one.result() for one in told] == ["GATE", "A", "DEAF", "odd alone", "B"]
     assert groups.together == [["gate"], ["a", "deaf", "odd", "b"]]
-    # What may have to wait is in nobody's way.
+    # A request that may have to wait does not delay others.
     assert told[1].by is told[4].by is not told[3].by
 
 
@@ -342,7 +342,7 @@ def test_a_lock_of_a_transaction_that_ended_meanwhile_blocks_no_lock(
     component = LockComponent(LockType.EXCLUSIVE, "lake", "flights")
     txn_id = by_database.open_txn("me", "here")
     by_database.lock([component], "me", "here", txn_id=txn_id)
-    # As one statement of PostgreSQL's leaves it that began before the lock was there.
+    # A statement of PostgreSQL that began before the lock existed leaves this state.
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
         database.execute("UPDATE metastore_txns SET state = 'c', closing_event_id = 4")
     assert by_database.show_locks() == []

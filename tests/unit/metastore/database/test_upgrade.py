@@ -1,4 +1,4 @@
-"""A metastore as the first release left it, with data of every kind, and its upgrade."""
+"""The upgrade of a metastore of the first release, with data of every kind."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_first_schema_is_migrated_with_what_is_in_it(empty_url: str) -> None
     assert (table.id, table.schema, table.owner) == (9, (Column("id", "bigint"),), "ops")
     found = [one.values for one in metastore.get_partitions("lake", "flights")]
     assert found == [("02014",), ("2013",), (None,)]
-    # The index tells of old partitions, too, which texts of numbers are not the usual ones.
+    # The index also knows which texts of numbers in old partitions are not plain.
     for year, values in ((2013, ("2013",)), (2014, ("02014",))):
         [one] = metastore.get_partitions_by_filter("lake", "flights", f"year = {year}")
         assert one.values == values
@@ -85,7 +85,7 @@ def test_the_first_schema_is_migrated_with_what_is_in_it(empty_url: str) -> None
         True,
     )
     assert metastore.purge_events(0).held_back_by == ("reporting",)
-    # What is new works on what is old.
+    # New features work on old data.
     assert metastore.read_snapshot([("lake", "flights")], 2).catalog_event_id == 5
     metastore.alter_database("lake", comment="ours")
     assert metastore.read_snapshot([]).catalog_event_id == metastore.current_event_id() == 6

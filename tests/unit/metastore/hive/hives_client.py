@@ -1,4 +1,4 @@
-"""Hive's own definition of its protocol, by Apache Thrift's client, and a server of ours that it asks."""
+"""A client by Apache Thrift from Hive's own definition, and a server of this package for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def client(server: MetastoreServer) -> Iterator[Any]:
 
 @pytest.fixture
 def newer(server: MetastoreServer) -> Iterator[Any]:
-    """For methods of Hive 4.1, which the definition above does not have."""
+    """A client for methods of Hive 4.1, which the definition above lacks."""
     opened = make_client(hive.ThriftHiveMetastore, "127.0.0.1", server.port, timeout=10_000)
     yield opened
     opened.close()
@@ -69,7 +69,7 @@ def create(client: Any, name: str, **fields: Any) -> None:
 
 @pytest.fixture
 def mart(client: Any) -> Path:
-    """A database in the warehouse, with the tables ``a`` and ``b``; its folder."""
+    """The folder of a database in the warehouse, with the tables ``a`` and ``b``."""
     client.create_database(ttypes.Database(name="mart"))
     create(client, "a")
     create(client, "b")

@@ -1,4 +1,4 @@
-"""What Hive adds to what its clients send, asks of it, and tells of it, on a socket."""
+"""Hive's additions to its clients' objects, its checks, and its answers, on a socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Hive's clients have kept beside tables, by its own definition: constraints, owners, statistics."""
+"""Objects of Hive's clients beside tables, by Hive's own definition: constraints, owners, statistics."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class TestStatistics:
         assert of_partition.event_type == "UPDATE_PART_COL_STAT_EVENT"
         told = of_partition.message
         assert (told["writeId"], told["partVals"], told["database"]) == (7, ["2013", "1"], "lake")
-        # A replica passes over them.
+        # A replica skips these events.
         r1.catch_up()
         assert r1.statistics().event_id == by_database.current_event_id()
 

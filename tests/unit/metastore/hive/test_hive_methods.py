@@ -1,4 +1,4 @@
-"""Methods that Hive's clients call beside those of ours, asked on a socket by Hive's own definition."""
+"""Methods that only Hive's clients call, on a socket, by a client from Hive's own definition."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ class TestWhatIsNotKept:
 
     @pytest.mark.parametrize("method", sorted(empty_answers._EMPTY.keys() | empty_answers._TAKEN_NOTE_OF))
     def test_answers_are_hives_structs(self, client: Any, newer: Any, method: str) -> None:
-        """By Hive's definition where it has the method: an answer that it cannot read raises."""
+        """Hive's client raises for an answer that it cannot read, if its definition has the method."""
         if hasattr(client, method):
             count = getattr(ThriftHiveMetastore.Client, method).__code__.co_argcount - 1
             requests = [_request_of(method, number + 1) for number in range(count)]
@@ -336,7 +336,7 @@ class TestWhatIsNotKept:
 
 
 def _request_of(method: str, number: int) -> Any:
-    """An empty request, or a value where the method takes no struct."""
+    """An empty request, or a value if the method takes no struct."""
     spec = getattr(ThriftHiveMetastore, f"{method}_args").thrift_spec[number]
     return "x" if spec[3] in ("UTF8", "BINARY") else _Empty()
 

@@ -1,4 +1,4 @@
-"""How Hive's clients see a table of ours: those with Hudi's bundle, and those without."""
+"""Hudi tables as Hive's clients see them, with Hudi's bundle and without."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_client_with_hudi_sees_a_table_of_hudi_for_spark() -> None:
 
 
 def test_a_table_that_is_merged_on_read_is_read_with_its_log_files() -> None:
-    """As ``HiveSyncTool`` registers it under its own name: a reader of base files alone reads old rows."""
+    """``HiveSyncTool`` registers such a table under its own name; a reader of base files reads old rows."""
     struct = table_struct(MERGED)
     assert struct.sd.inputFormat == "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
     assert struct.sd.serdeInfo.parameters["hoodie.query.as.ro.table"] == "false"
@@ -56,7 +56,7 @@ def test_derived_properties_are_not_stored(table: TableInfo, have_hudi: bool) ->
 
 
 def test_what_hudis_sync_says_of_base_files_alone_is_kept() -> None:
-    """The table ``NAME_ro`` of a table that is merged on read: Spark would else read its log files, too."""
+    """This is ``NAME_ro`` of a merge-on-read table: otherwise Spark would also read its log files."""
     struct = table_struct(TABLE)
     struct.sd.serdeInfo.parameters["hoodie.query.as.ro.table"] = "true"
     again = table_struct(read_table(struct))

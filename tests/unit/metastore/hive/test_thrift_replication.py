@@ -1,4 +1,4 @@
-"""What Hive's own replication asks a target for, by Hive's own definition and Apache Thrift's client.
+"""The requests of Hive's own replication to a target, by Hive's own definition and Apache Thrift's client.
 
 Named after Hive's tests (TestDbTxnManager2, TestTxnHandler, TestReplicationScenariosAcidTables).
 """
@@ -177,7 +177,7 @@ def test_write_ids_of_a_source_need_the_sources_list(client: Any) -> None:
 
 
 def test_write_ids_begin_anew_with_a_table_of_the_same_name(client: Any, metastore: Metastore) -> None:
-    """AllocateTableWriteIdsFunction: what the target has of the earlier table is stale."""
+    """AllocateTableWriteIdsFunction: the target's write ids of the earlier table are stale."""
     open_txns(client, 11, 12, 13, 14)
     allocate(client, (11, 1), (12, 2), (13, 3))
     for source in (11, 12, 13):
@@ -239,7 +239,7 @@ class TestWriteNotifications:
     def test_files_of_a_table(self, client: Any, metastore: Metastore, txn: int) -> None:
         before = metastore.current_event_id()
         client.add_write_notification_log(noted(txn, "Plain", "/plain/a", "/plain/b"))
-        client.add_write_notification_log(noted(txn, "plain", "/plain/a", "/plain/b"))  # asked again
+        client.add_write_notification_log(noted(txn, "plain", "/plain/a", "/plain/b"))  # asks again
         client.add_write_notification_log(noted(txn, "plain", "/plain/c", folder="delta_1_1"))
         assert metastore.current_event_id() == before  # the log has no ACID_WRITE
         metastore.commit_txn(txn)
@@ -263,7 +263,7 @@ class TestWriteNotifications:
         batch = [
             noted(txn, "flights", "/1/b", values=["2013", "1"]),
             noted(txn, "flights", "/1/c", values=["2013", "1"]),
-            noted(txn, "flights", "/9/a", values=["2013", "9"]),  # left out
+            noted(txn, "flights", "/9/a", values=["2013", "9"]),  # the answer leaves it out
             noted(txn, "flights", "/null/a", values=["2013", null]),
         ]
         in_batch(client, "flights", batch)

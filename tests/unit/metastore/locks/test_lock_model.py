@@ -1,4 +1,4 @@
-"""Any history of locks against a model that knows one rule: first come, first served."""
+"""Any history of locks, compared with a model that has one rule: first come, first served."""
 
 from __future__ import annotations
 

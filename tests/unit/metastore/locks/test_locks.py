@@ -1,4 +1,4 @@
-"""Hive's lock manager: which lock waits for which, in which order, and when a lock ends."""
+"""Hive's lock manager: the locks that wait for each other, their order, and their ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Timeout = Callable[[int, float], None]
 
 @pytest.fixture
 def silence_lock(url: str) -> Timeout:
-    """Moves a lock's last heartbeat into the past: ``silence_lock(lock_id, seconds)``."""
+    """A function that moves a lock's last heartbeat into the past: ``silence_lock(lock_id, seconds)``."""
 
     def silence(lock_id: int, seconds: float) -> None:
         moved = change_rows(
@@ -86,7 +86,7 @@ def test_the_matrix_on_a_database_its_tables_and_their_partitions(
 ) -> None:
     for requested, held, waits in MATRIX:
         if (requested, held) == (READ, EXCLUSIVE) and requested_on == DATABASE != held_on:
-            waits = False  # who reads a database does not mind that a table of it goes
+            waits = False  # a reader of a database does not block the drop of one of its tables
         if (requested, held) == (EXCLUSIVE, READ) and held_on == DATABASE != requested_on:
             waits = False
         first, _ = lock(metastore, (held, held_on))
@@ -123,7 +123,7 @@ def test_first_come_first_served_also_behind_one_that_waits(metastore: AnyMetast
     reader, _ = lock(metastore, (READ, TABLE))
     writer, state = lock(metastore, (EXCLUSIVE, TABLE))
     assert state is LockState.WAITING
-    # It could be held with the first one; the second one would starve.
+    # The lock is compatible with the first one; but the second one would starve.
     late_reader, state = lock(metastore, (READ, TABLE))
     assert state is LockState.WAITING
     metastore.unlock(reader)
@@ -149,7 +149,7 @@ def test_all_components_or_none(metastore: AnyMetastore) -> None:
     blocking, _ = lock(metastore, (EXCLUSIVE, trains))
     both, state = lock(metastore, (EXCLUSIVE, TABLE), (EXCLUSIVE, trains))
     assert state is LockState.WAITING
-    assert lock(metastore, (READ, TABLE))[1] is LockState.WAITING  # behind the one that waits
+    assert lock(metastore, (READ, TABLE))[1] is LockState.WAITING  # behind the waiting lock
     metastore.unlock(blocking)
     assert metastore.check_lock(both) is LockState.ACQUIRED
     shown = [info for info in metastore.show_locks() if info.lock_id == both]

@@ -38,7 +38,7 @@ def client(server: MetastoreServer) -> Iterator[Any]:
 
 
 def asked(server: MetastoreServer, body: bytes) -> bytes:
-    """All that a server answers to one ``get_table_objects_by_name`` before it hangs up."""
+    """All bytes that a server sends for one ``get_table_objects_by_name`` before it closes the connection."""
     name = b"get_table_objects_by_name"
     request = struct.pack(">II", 0x80010001, len(name)) + name + struct.pack(">I", 7) + body
     found = b""

@@ -63,7 +63,7 @@ def test_urls_that_name_no_servers(url: str) -> None:
 
 
 class HiveFour:
-    """Answers in the words of a Hive of version 4."""
+    """A server that answers like a Hive of version 4."""
 
     def get_open_txns(self) -> Any:
         # Bits 1 and 9 are set: the second and the tenth are aborted.

@@ -1,4 +1,4 @@
-"""What only the client by Thrift has: its URL, errors on the wire, and what the protocol cannot say."""
+"""Features of the Thrift client alone: its URL, errors on the wire, and limits of the protocol."""
 
 from __future__ import annotations
 

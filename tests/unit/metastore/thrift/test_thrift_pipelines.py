@@ -1,4 +1,4 @@
-"""Requests that another request's thread answers in a group: in order, once, and each with its own result."""
+"""The thread of one request answers the requests of a group: in order, once, each with its own result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def request(method: str, *arguments: Any) -> bytes:
 
 
 def answers(connection: socket.socket, methods: list[str]) -> list[Any]:
-    """What is read, one after the other; an error as itself."""
+    """The answers, one after the other; an error as an exception object."""
     transport = TBufferedTransportFactory().get_transport(TSocket(sock=connection))
     client = TClient(hive.ThriftHiveMetastore, TBinaryProtocolFactory().get_protocol(transport))
     found: list[Any] = []
@@ -119,7 +119,7 @@ def test_one_that_reads_none_of_its_answers_is_hung_up_on(server: MetastoreServe
             assert time.monotonic() < deadline, "it is not hung up on"
             time.sleep(0.01)
         other.sendall(open_txn())
-        # What it had sent before that is not done for nobody.
+        # The server does not do the client's later requests, which nobody would read.
         assert 1 < answers(other, ["open_txns"])[0].txn_ids[0] < asked / 2
 
 

@@ -1,4 +1,4 @@
-"""What readers say on the wire, and what a server's options make of it: replicas, one ahead of the other."""
+"""Readers' arguments on the wire, and a server's options for them, with replicas of different positions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Serve = Callable[..., MetastoreServer]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves a metastore or a replica: ``serve(store, **options)``."""
+    """A function that serves a metastore or a replica: ``serve(store, **options)``."""
     with ExitStack() as stack:
 
         def serve(store: Metastore | CachedStore, **options: Any) -> MetastoreServer:
@@ -36,7 +36,7 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture
 def client() -> Iterator[Callable[..., ThriftMetastore]]:
-    """A client of ours of some servers."""
+    """A client of this package for some servers."""
     with ExitStack() as stack:
 
         def client(*servers: MetastoreServer) -> ThriftMetastore:
@@ -50,7 +50,7 @@ def client() -> Iterator[Callable[..., ThriftMetastore]]:
 
 @pytest.fixture
 def raw() -> Iterator[Callable[[MetastoreServer], Any]]:
-    """Requests as another client sends them."""
+    """Requests, as another client sends them."""
     with ExitStack() as stack:
 
         def raw(server: MetastoreServer) -> Any:
@@ -80,7 +80,7 @@ class TestMonotonicReads:
     def pair(
         self, request: pytest.FixtureRequest, by_database: Metastore, replica: Callable[..., CachedStore]
     ) -> list[CachedStore]:
-        """Replicas that serve newer copies than asked for, and such that do not."""
+        """Two replicas, with and without the option to serve newer copies than the reader asks for."""
         add(by_database, "1")
         stores = [replica(name, serve_newer=request.param) for name in ("ahead", "behind")]
         for store in stores:
@@ -117,14 +117,14 @@ class TestMonotonicReads:
         missed(behind)
         assert read(ours, **reader) == new
         assert set(missed(behind)) == {MissReason.BEHIND_SESSION}
-        # Who has seen nothing yet gets what its snapshot shows, as everybody who carries no session.
+        # A reader that has seen nothing yet gets an answer for its snapshot, like a reader without a session.
         assert read(client(servers[1]), **reader) == old
         assert missed(behind) == []
 
     def test_a_reader_without_a_session_goes_back(
         self, by_database: Metastore, pair: list[CachedStore], serve: Serve, raw: Callable[..., Any]
     ) -> None:
-        """As in the document: nothing that was committed when the snapshot was taken; all else may go."""
+        """By the document only changes committed before the snapshot stay visible; others may vanish."""
         ahead, behind = [raw(serve(one)) for one in pair]
         change(by_database, "seen")
         for store in pair:
@@ -181,7 +181,7 @@ class TestEventualReads:
         ours.close()
         assert other.get_table("lake", "logs").location == "/old"
         assert ours.get_table("lake", "logs").location == "/new"
-        # Who changes it begins with what is there, and sees its change.
+        # A client that changes the table begins with the present state, and sees its change.
         assert other.alter_table("lake", "logs", owner="me").location == "/new"
         assert other.get_table("lake", "logs").owner == "me"
 

@@ -1,4 +1,4 @@
-"""What a server's reads come from: memory or the database, and of which moment."""
+"""The source of a server's reads, memory or the database, and the moment of the answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_expression(text: bytes, **fields: Any) -> Any:
 
 
 def of_now(store: CachedStore) -> dict[str, Any]:
-    """What a reader with a snapshot of now says."""
+    """The arguments of a reader with a present snapshot."""
     snapshot = store.metastore.read_snapshot([("lake", "flights")]).tables["lake.flights"]
     return {"validWriteIdList": str(snapshot.write_ids), "id": snapshot.table_id}
 

@@ -1,4 +1,4 @@
-"""The server by our own client and by raw requests: what Hive's protocol promises."""
+"""The promises of Hive's protocol, by our own client and by raw requests."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class TestConnections:
         with pytest.raises(TApplicationException, match="Invalid input for number of txns: -1") as raised:
             client.open_txns(hive.OpenTxnRequest(num_txns=-1, user="me", hostname="here"))
         assert raised.value.type == TApplicationException.INTERNAL_ERROR
-        # A mistake of ours, not an error that the package raises: a lock type that is none.
+        # A bug, not an error that the package raises: an invalid lock type.
         component = hive.LockComponent(type=77, level=1, dbname="lake")
         with (
             caplog.at_level(logging.ERROR),
@@ -163,7 +163,7 @@ class TestCatalog:
         client.create_table(given)
         found = client.get_table("lake", "places")
         assert found.id > 0
-        # What Hive adds.
+        # Hive adds this.
         parameters = {"comment": "hällo", "transient_lastDdlTime": found.parameters["transient_lastDdlTime"]}
         expected = table(viewOriginalText="sélect 1", id=found.id, catName="hive", parameters=parameters)
         expected.rewriteEnabled, expected.writeId, expected.sd.storedAsSubDirectories = False, 0, False
@@ -219,7 +219,7 @@ class TestCatalog:
         changed.sd.serdeInfo.parameters = {"q": "|"}
         changed.sd.cols.append(hive.FieldSchema(name="more", type="int"))
         client.alter_table("lake", "places", changed)
-        # Its files are as they were.
+        # Its files did not change.
         old = client.get_partition("lake", "places", ["2013"])
         assert old.sd.serdeInfo.parameters == {"q": "'"}
         assert [one.name for one in old.sd.cols] == ["id", "ünïcode"]

@@ -1,4 +1,4 @@
-"""Any history of transactions and write ids against a model of plain dicts."""
+"""Any history of transactions and write ids, compared with a model of plain dicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMORY = Path("/dev/shm")
 
 
 class MetastoreHistory(RuleBasedStateMachine):
-    """What the metastore says at any moment follows from what was done so far."""
+    """The metastore's answers at any moment follow from the earlier requests."""
 
     new_database: Path
 
@@ -124,7 +124,7 @@ class MetastoreHistory(RuleBasedStateMachine):
 
     @rule(data=st.data(), table=st.sampled_from(["t1", "t2"]))
     def snapshot_of_write_ids(self, data: st.DataObject, table: str) -> None:
-        """In every snapshot of transactions, a write id is visible exactly if its transaction is."""
+        """Check that in every snapshot a write id is visible exactly if its transaction is."""
         watermark = data.draw(st.integers(0, len(self.states) + 1))
         numbers = st.integers(1, watermark) if watermark else st.nothing()
         exceptions = sorted(data.draw(st.sets(numbers)))

@@ -242,7 +242,7 @@ def test_recovery_ends_a_transaction_as_its_timelines_say(
         return write.instant in completed
 
     recovered = metastore.recover_timed_out(300, is_completed)
-    # Every instant is asked about, also after a False: the asker rolls back.
+    # Recovery asks about every instant, also after a False, because the called function rolls back.
     assert asked == ["20250101000000000", "20250102000000000"]
     assert recovered == [RecoveredTxn(txn_id, committed, metastore.current_event_id())]
     state = TxnState.COMMITTED if committed else TxnState.ABORTED
@@ -251,7 +251,7 @@ def test_recovery_ends_a_transaction_as_its_timelines_say(
 
 
 def test_recovery_asks_about_a_write_id_without_an_instant(metastore: AnyMetastore, silence: Silence) -> None:
-    """The writer died between its commit to the timeline and telling the metastore."""
+    """The writer died after its commit on the timeline, before it recorded that in the metastore."""
     txn_id, write_id = open_with_write_id(metastore)
     silence(txn_id, 400)
 

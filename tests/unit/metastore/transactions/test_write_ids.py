@@ -1,4 +1,4 @@
-"""Snapshots against Hive's own test vectors and against sets of ids."""
+"""Snapshots, compared with Hive's own test vectors and with sets of ids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ids(invalid: list[int], watermark: int, *, table: str = "default.t") -> Vali
         (([1, 2, 3, 4, 5, 6, 7, 8], 8), ([], 0), 0),
         (([], 5), ([6], 6), 0),
         (([6], 6), ([6, 7, 8], 8), 0),
-        # Aborted ids cleaned away: a harmless miss, and so is the known limit of it.
+        # Aborted ids that are cleaned away cause a harmless miss, which is a known limit.
         (([6, 7, 8], 8), ([], 8), -1),
     ],
 )
@@ -72,7 +72,7 @@ def test_an_open_id_that_committed_makes_the_snapshot_newer() -> None:
 
 
 def from_bits(watermark: int, invalid: int, aborted: int) -> ValidWriteIdList:
-    """A snapshot; the bits of two numbers are its invalid and its aborted ids."""
+    """A snapshot whose invalid and aborted ids are the bits of two numbers."""
     exceptions = tuple(one for one in range(1, watermark + 1) if invalid >> one & 1)
     ended = frozenset(one for one in exceptions if aborted >> one & 1)
     opened = [one for one in exceptions if one not in ended]
@@ -88,7 +88,7 @@ def visible(snapshot: ValidWriteIdList) -> set[int]:
 
 
 def order_of_visible_sets(a: set[int], b: set[int]) -> int:
-    """The newer one is the one that sees the lowest id that only one of them sees."""
+    """The newer snapshot is the one that shows the lowest id that only one of them shows."""
     differing = a ^ b
     if not differing:
         return 0
@@ -205,13 +205,13 @@ def test_covering_is_holding_the_visible_set(a: ValidWriteIdList, b: ValidWriteI
 
 @given(SNAPSHOTS, SNAPSHOTS)
 def test_of_two_moments_the_newer_by_compare_covers(a: ValidWriteIdList, b: ValidWriteIdList) -> None:
-    """Of one history: nothing that was committed is ever taken back."""
+    """Both moments are of one history, in which a committed id stays committed."""
     if visible(a) >= visible(b) or visible(b) >= visible(a):
         assert a.covers(b) == (compare(a, b) >= 0)
 
 
 def test_compare_misses_a_readers_own_write() -> None:
-    """What a reader's own list holds, no moment's list does: 5 is its own, 3 was committed since."""
+    """A reader's own list has an id that no moment's list has: 5 is its own, 3 was committed since."""
     cached, own = ids([4, 5], 5), ids([3, 4], 5)
     assert compare(cached, own) > 0
     assert not cached.covers(own)

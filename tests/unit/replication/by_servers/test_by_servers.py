@@ -49,7 +49,7 @@ __all__ = [
 
 
 class PairByServers(Pair):
-    """Its replicator knows a server of either side."""
+    """A source and its target; the replicator has a server of either side."""
 
     source_server: AnyMetastore
     target_server: AnyMetastore
@@ -61,7 +61,7 @@ class PairByServers(Pair):
 
 @pytest.fixture
 def pair_urls() -> tuple[str | None, str | None]:
-    """URLs of two new databases: here files of SQLite."""
+    """URLs of two new databases, which are files of SQLite."""
     return (None, None)
 
 
@@ -80,7 +80,7 @@ def pair(
 
 
 def dying_after(steps: int) -> Callable[[str], None]:
-    """A replicator's ``step`` that lets so many pass."""
+    """A replicator's ``step`` that raises after this many steps."""
     left = [None] * steps
 
     def step(_: str) -> None:

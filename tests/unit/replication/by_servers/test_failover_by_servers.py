@@ -1,4 +1,4 @@
-"""A failover, and the way back, that know both metastores by Thrift servers of ours."""
+"""A failover, and the way back, with Thrift servers of both metastores."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class PairByServer(Pair):
-    """Its replicator knows a server of the source."""
+    """A source and its target; the replicator has a server of the source."""
 
     server: AnyMetastore
 
@@ -48,7 +48,7 @@ class PairByServer(Pair):
 
 @pytest.fixture
 def servers() -> Iterator[Callable[..., AnyMetastore]]:
-    """Makes a server of a metastore, and a client of the server."""
+    """A function that makes a server of a metastore, and a client of the server."""
     with ExitStack() as stack:
 
         def serve(metastore: Any, **options: Any) -> AnyMetastore:
@@ -134,7 +134,7 @@ def test_another_metastore_is_not_taken_for_the_source(
     refused = Replicator(pair.policy, servers(other.source), pair.target)
     with pytest.raises(InvalidInputError, match="give the new one another name"):
         refused.run()
-    # It has a consumer of the same name, which is elsewhere.
+    # It has a consumer of the same name, at another position.
     other.source.register_consumer("replication-dr", event_id=position - 1)
     with pytest.raises(InvalidInputError, match="give the new one another name"):
         refused.run()

@@ -1,4 +1,4 @@
-"""A replication of ours beside what Hive's own replication leaves in the source and in the target."""
+"""A replication of this package beside the objects of Hive's own replication in source and target."""
 
 from __future__ import annotations
 

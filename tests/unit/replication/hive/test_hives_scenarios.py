@@ -1,8 +1,8 @@
 """The scenarios of Hive's ``TestReplicationScenariosAcidTables`` (Hive 4), one by one.
 
-``OURS`` names our test of each scenario, ``LEFT_OUT`` says why there is none. A dump of Hive's is a folder
-between both sides; here the target's position takes its place, so what its acknowledgement files are for is
-the resumption of a pass.
+``OURS`` names our test of each scenario, ``LEFT_OUT`` gives the reason if there is none. Hive's dump is a
+folder between both sides. In this package the target's position replaces it, so tests of Hive's
+acknowledgement files correspond to the resumption of a pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files are copied whole or not at all, once, and compared."""
+"""The replicator copies a file completely or not at all, copies it once, and compares it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_missing_file_and_one_of_another_size_are_named(stores: tuple[Storage,
 
 
 class BadDisk(Storage):
-    """Writes another last byte than it was given."""
+    """A storage that writes a wrong last byte."""
 
     def create(self, path: str) -> BinaryIO:
         made = super().create(path)

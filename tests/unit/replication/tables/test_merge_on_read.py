@@ -29,7 +29,7 @@ ALWAYS = TableCompactionSettings(delta_commits=1)
 
 @pytest.fixture(params=["merge-on-read", "non-blocking", "consistent hashing"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Pair:
-    """A followed source whose table ``trips`` has a base file or a log file in either partition."""
+    """A source and its target; the table ``trips`` has a base file or a log file in either partition."""
     made = Pair(tmp_path, **KINDS[request.param])
     made.lake.write("trips", {1: 10, 100: 5})
     made.replicate()
@@ -82,7 +82,7 @@ def test_a_compaction_of_the_source_arrives(pair: Pair) -> None:
 
 
 def test_a_log_file_that_is_written_beside_a_compaction_belongs_to_the_same_slice(pair: Pair) -> None:
-    """It is requested before the new base file, or after it, and completes after the plan."""
+    """Its write is requested before the new base file, or after it, and completes after the plan."""
     table = pair.lake.tables["trips"]
     pair.lake.write("trips", {1: 11})
     planned = schedule_table_compaction(table, ALWAYS)
@@ -166,7 +166,7 @@ def test_a_restore_before_a_compaction_brings_back_the_log_files_that_the_target
 
 def test_indexes_are_kept_over_log_files_compactions_and_late_commits(pair: Pair) -> None:
     table = pair.lake.tables["trips"]
-    of_keys = ["record_index"] if table.bucket_index is None else []  # a bucket's number tells
+    of_keys = ["record_index"] if table.bucket_index is None else []  # a bucket's number determines it
     schedule_index(table, ["files", "column_stats", "bloom_filters", *of_keys])
     run_index(table)
     pair.replicate()

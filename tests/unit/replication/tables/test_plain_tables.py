@@ -13,7 +13,7 @@ SCHEMA = [Column("id", "bigint")]
 
 
 class PlainPair(Pair):
-    """With a table ``lake.plain`` of plain files."""
+    """A source and its target, with a table ``lake.plain`` of plain files."""
 
     def __init__(self, root: Path, table_type: str) -> None:
         super().__init__(root)

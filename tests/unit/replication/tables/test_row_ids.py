@@ -23,13 +23,13 @@ from tests.unit.replication.tables.test_table_services import cluster
 
 RowId = tuple[int, int, int]
 Ids = dict[RowId, tuple[int, int, int]]
-"""Of each row its id, fare and current write id, by its row id."""
+"""The id, fare and current write id of each row, by its row id."""
 
 STEPS = 25
 
 
 def ids_of(table: HudiTable) -> Ids:
-    """All rows of a table; every row id is there once."""
+    """All rows of a table; every row id exists once."""
     rows = snapshot(table, row_ids=True).to_table().to_pylist()
     found = {
         tuple(each["row_id"].values()): (each["id"], each["fare"], each["current_write_id"]) for each in rows
@@ -39,7 +39,7 @@ def ids_of(table: HudiTable) -> Ids:
 
 
 class History:
-    """What happens to one table, and what its row ids have to be after each step."""
+    """The steps on one table, and its expected row ids after each step."""
 
     def __init__(self, pair: Pair, name: str, seed: int) -> None:
         self.pair, self.name, self.random = pair, name, random.Random(seed)

@@ -102,7 +102,7 @@ def test_cleaning_and_archival_of_the_target_are_its_own(pair: Pair) -> None:
     assert archive(table, keep_min=2, keep_max=3)
     pair.lake.write("trips", {1: 1})
     pair.replicate()
-    # Instants that have left the one timeline are compared no more.
+    # The comparison leaves out instants that one timeline has archived.
     archive(pair.lake.tables["trips"], keep_min=2, keep_max=3)
 
 
@@ -158,7 +158,7 @@ def test_a_restore_of_what_came_with_the_bootstrap_arrives(pair: Pair) -> None:
     pair.replicate()
     shutil.rmtree(pair.copy_of("trips").location)
     pair.replicate(bootstrap=True)
-    # The target keeps less than the source, and what shows again is gone there.
+    # The target keeps fewer files than the source; files that a restore shows again are deleted there.
     clean(pair.copy_of("trips"), Retention(retained=1))
     restore(table, kept.instant)
     pair.replicate()
