@@ -1,12 +1,12 @@
 """Steady ingestion and a backfill into one table, at the same time.
 
-``flights_steady`` loads each day as it arrives. ``flights_backfill`` loads earlier quarters
-with ``priority="backfill"``; nobody waits for it. Both need the table that
-``flights_table`` makes.
+``flights_steady`` loads each day as it arrives. ``flights_backfill`` loads earlier quarters with
+``priority="backfill"``, so daily loads need not wait for it. Both need the table that ``flights_table``
+creates.
 
-What they read lies in the folder of the Airflow variable ``flights_landing``:
-``<landing>/day=2013-12-01/*.parquet`` and ``<landing>/quarter=2013-01/*.parquet``; the table
-goes to the folder of the variable ``lake``. `make demo` prepares all of it, and runs it.
+The sources are in the folder of the Airflow variable ``flights_landing``:
+``<landing>/day=2013-12-01/*.parquet`` and ``<landing>/quarter=2013-01/*.parquet``. The table is in the folder
+of the variable ``lake``. `make demo` prepares both folders, and runs the DAGs.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ with DAG(
         priority="ingestion",
         spark_conn_id=STEADY_SPARK,
     )
-    # Whoever follows the notification log knows of this day ...
+    # Every consumer of the notification log has applied this day ...
     caught_up = NotificationLogCatchupSensor(
         task_id="caught_up",
         until="{{ ti.xcom_pull('ingest')['event_id'] }}",
@@ -114,6 +114,6 @@ with DAG(
         operation="upsert",
         priority="backfill",
         spark_conn_id=BACKFILL_SPARK,
-        # A quarter is still small; where there is a Spark that runs anyway, it has more cores.
+        # A quarter is still small; but a Spark that runs anyway has more cores.
         engine="spark" if BACKFILL_SPARK else "auto",
     )

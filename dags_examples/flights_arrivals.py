@@ -1,11 +1,11 @@
-"""A DAG that starts when rows have arrived in a table, whoever wrote them.
+"""A DAG that starts when rows have arrived in a table, from any writer.
 
-``flights_arrivals`` is started by the INSERT events of the table of ``flights.py``, which each of its
-commits leaves in the metastore's notification log. The trigger follows the log by a cursor of its own,
-kept in the metastore, so that no event is lost, whatever stops meanwhile; some may come twice.
+Each commit to the table of ``flights.py`` leaves INSERT events in the metastore's notification log, and these
+start ``flights_arrivals``. The trigger follows the log by a cursor of its own in the metastore, so it loses
+no event, even if the triggerer stops meanwhile; some events may come twice.
 
-The events only wake the DAG. What is to be done it reads from the log itself, from where its last run
-ended: nothing is done twice, and nothing is left out when one run starts for several deliveries.
+The events only wake the DAG. The DAG reads its work from the log itself, from the end of its last run on. So
+it does nothing twice, and leaves nothing out when one run starts for several deliveries.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ with DAG("flights_arrivals", schedule=[ARRIVALS], max_active_runs=1, catchup=Fal
 
     @task
     def count(triggering_asset_events: Any = None) -> dict[str, Any]:
-        """What arrived since the last run, and how many flights there are by now."""
+        """Count the flights that arrived since the last run, and all flights."""
         delivered = [
             event["event_id"]
             for asset_event in triggering_asset_events[ARRIVALS]

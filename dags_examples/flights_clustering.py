@@ -1,7 +1,7 @@
-"""Clustering beside ingestion: every night the flights of finished months are ordered for queries.
+"""Clustering beside ingestion: every night a DAG orders the flights of finished months for queries.
 
-The loads of ``flights.py`` go on meanwhile: what they write to is left out, and done the next night. The
-table is that of ``flights.py``.
+The loads of ``flights.py`` continue meanwhile: the clustering leaves out file groups that they write to, and
+clusters these the next night. The table is that of ``flights.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_provider.operators import ClusteringOperator, RunClusteringOperator
 
 TABLE = "lake.flights"
 SPARK = os.environ.get("FLIGHTS_BACKFILL_SPARK_CONN_ID") or None
-# What was written today may be written to again.
+# Later loads may write to today's file groups again.
 MIN_AGE = timedelta(days=float(os.environ.get("FLIGHTS_CLUSTERING_MIN_AGE_DAYS", "1")))
 
 with DAG(
@@ -30,7 +30,7 @@ with DAG(
     ClusteringOperator(
         task_id="cluster",
         table=TABLE,
-        # Queries ask for a destination, for a carrier, or for both.
+        # Queries filter by a destination, by a carrier, or by both.
         sort_by=["dest", "carrier"],
         layout="z-order",
         min_age=MIN_AGE,
@@ -45,7 +45,8 @@ with DAG(
     max_active_runs=1,
     tags=["flights"],
 ):
-    # Planned at once, on the timeline for everybody to see; carried out where there is room for Spark.
+    # The first task puts the plan on the timeline at once; the second executes it when there is room for
+    # Spark.
     plan = ScheduleClusteringOperator(
         task_id="plan",
         table=TABLE,

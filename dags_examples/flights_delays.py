@@ -1,8 +1,8 @@
 """The delays by destination and month, in a table that a Python function fills after each load of flights.
 
 ``flights_delays`` starts when a load of ``flights.py`` has ended, because its schedule is the table's asset.
-A function with ``@task.ingest`` returns an Arrow table of a few rows. They are upserted as by an
-IngestOperator, and no Spark is started. The tables are in the folder of the Airflow variable ``lake``.
+A function with ``@task.ingest`` returns an Arrow table of a few rows, and the task upserts them like an
+IngestOperator, without Spark. The tables are in the folder of the Airflow variable ``lake``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""A backfill beside steady ingestion: a year of flights, month by month, while each day goes on arriving.
+"""A backfill beside steady ingestion: a year of flights, month by month, while new days keep arriving.
 
-``flights_history`` writes the history into the table of ``flights.py`` while that file's
-``flights_steady`` loads each day as it arrives. The newest month comes first, each as a commit of
-its own. Between two months the backfill makes way for the daily loads; where both touch the same
-file group, a daily load goes first, and the backfill merges only that file group again.
+``flights_history`` writes the history into the table of ``flights.py`` while that file's ``flights_steady``
+loads each day as it arrives. The newest month comes first; each month is a commit of its own. Between two
+months the backfill yields to the daily loads. If both touch the same file group, the daily load goes first,
+and the backfill merges only that file group again.
 
-When it is killed, its retry goes on with the month at which it was.
+When the backfill is killed, its retry continues with the unfinished month.
 
-The history lies in ``<landing>/quarter=2013-01/*.parquet``, where ``<landing>`` is the Airflow
-variable ``flights_landing``.
+The history is in ``<landing>/quarter=2013-01/*.parquet``, where ``<landing>`` is the Airflow variable
+``flights_landing``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ with DAG("flights_history", schedule=None, catchup=False, tags=["flights"]):
         source="{{ var.value.flights_landing }}/quarter=*/*.parquet",
         operation="upsert",
         order="newest_first",
-        # As long as nobody wants it again, this history is written once, whichever run does it.
+        # With this id the history is written only once, by any run; another id writes it again.
         backfill_id="flights of 2013",
         patience=30,
         spark_conn_id=os.environ.get("FLIGHTS_BACKFILL_SPARK_CONN_ID") or None,

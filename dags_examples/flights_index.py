@@ -1,8 +1,8 @@
-"""Indexes of the flights, built while the loads of ``flights.py`` go on.
+"""Indexes of the flights, built while the loads of ``flights.py`` continue.
 
-``flights_index`` makes sure every night that the indexes are there: the first run builds them, and later ones
-find nothing to do. ``flights_index_anew`` is run by hand after ``COLUMNS`` has been edited. The table is that
-of ``flights.py``.
+``flights_index`` makes sure every night that the indexes exist: the first run builds them, and later runs
+find nothing to do. Run ``flights_index_anew`` by hand after you have edited ``COLUMNS``. The table is that of
+``flights.py``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_provider.sensors import IndexReadySensor
 TABLE = "lake.flights"
 SPARK = os.environ.get("FLIGHTS_BACKFILL_SPARK_CONN_ID") or None
 
-# Queries ask for these.
+# Queries filter by these columns.
 COLUMNS = ["dest", "carrier", "dep_delay", "time_hour"]
 
 with DAG(
@@ -48,7 +48,8 @@ with DAG(
     build >> ready
 
 with DAG("flights_index_anew", schedule=None, catchup=False, max_active_runs=1, tags=["flights"]):
-    # Dropped, planned at once, and built where there is room for Spark; the loads go on.
+    # The tasks drop the index, plan it at once, and build it when there is room for Spark; the loads
+    # continue.
     drop = DropIndexOperator(task_id="drop", table=TABLE, indexes=["column_stats"])
     plan = ScheduleIndexOperator(
         task_id="plan",

@@ -1,15 +1,15 @@
-"""Days loaded again by Airflow's own backfills, which give way to what is loaded today.
+"""Days loaded again by Airflow's own backfills, which yield to today's load.
 
-Nothing here says a priority: a scheduled run writes as ``ingestion``, and a run of ::
+The DAG sets no priority: a scheduled run writes as ``ingestion``, and a run of ::
 
     airflow backfill create --dag-id flights_reload --from-date 2013-01-01 --to-date 2013-01-31
 
-as ``backfill``, so that the clusterings of the table give way to it, and it gives way to today's
-load. Its conf can say another one: ::
+as ``backfill``. So the table's clusterings yield to it, and it yields to today's load. Its conf can set
+another priority: ::
 
     airflow backfill create ... --dag-run-conf '{"write_priority": "ingestion"}'
 
-A day lies in ``<landing>/day=2013-01-01/*.parquet``, where ``<landing>`` is the Airflow variable
+A day is in ``<landing>/day=2013-01-01/*.parquet``, where ``<landing>`` is the Airflow variable
 ``flights_landing``; the table is that of ``flights.py``.
 """
 
@@ -38,7 +38,7 @@ with DAG(
         table="lake.flights",
         source=f"{{{{ var.value.flights_landing }}}}/day={DAY}/*.parquet",
         operation="upsert",
-        # Two days may meet in one month's file group.
+        # Two days may write to the same file group of a month.
         on_conflict="rebase",
         spark_conn_id=os.environ.get("FLIGHTS_STEADY_SPARK_CONN_ID") or None,
     )

@@ -1,11 +1,11 @@
-"""A copy of the lake elsewhere, kept up all day, and the change of the sides.
+"""A copy of the lake elsewhere, kept up to date all day, and a failover to it.
 
-``flights_replication`` brings the database of ``flights.py``, with its data, into the metastore of the
+``flights_replication`` copies the database of ``flights.py``, with its data, into the metastore of the
 connection ``table_metastore_copy`` and the folder of the variable ``lake_copy``. It follows the source for an
-hour, then the next run goes on. Between events it waits in the triggerer and holds no slot.
+hour; then the next run continues. Between events it waits in the triggerer and holds no slot.
 
-``flights_failover`` is started by hand, and hands the lake over to the copy while both sides are there.
-For a source that is gone there is `table-services failover --promote`.
+Start ``flights_failover`` by hand to hand the lake over to the copy while both sides are reachable. If the
+source is gone, use `table-services failover --promote`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ with DAG(
     max_active_runs=1,
     tags=["flights"],
 ) as hand_over:
-    # A large rest is brought over while writers still go on.
+    # The first task copies most of the rest while writers still run.
     close = ReplicationLagSensor(
         task_id="close", policy="flights", max_seconds=300, poke_interval=5, deferrable=True, **PAIR
     )

@@ -1,10 +1,10 @@
 """The same flights in two tables, for two kinds of readers, that change together.
 
-``lake.flights`` has a folder a month, ``lake.flights_by_carrier`` one a carrier. Each day goes into both
-in one transaction: a reader with a snapshot sees it in both tables, or in neither, also while it is being
-loaded, and after a run that failed in the middle.
+``lake.flights`` has a folder for each month, ``lake.flights_by_carrier`` one for each carrier. Each day goes
+into both in one transaction: a reader with a snapshot sees the day in both tables, or in neither, also during
+the load, and after a run that failed in the middle.
 
-A day lies in ``<landing>/day=2013-12-01/*.parquet``, where ``<landing>`` is the Airflow variable
+A day is in ``<landing>/day=2013-12-01/*.parquet``, where ``<landing>`` is the Airflow variable
 ``flights_landing``; the first table is that of ``flights.py``.
 """
 
@@ -44,7 +44,7 @@ with DAG(
     schedule="@daily",
     start_date=datetime(2013, 12, 1),
     catchup=False,
-    max_active_runs=1,  # two transactions at once would meet in the same file groups
+    max_active_runs=1,  # two transactions at once would conflict in the same file groups
     tags=["flights"],
     default_args={"retries": 3, "retry_delay": timedelta(seconds=5)},
 ):
