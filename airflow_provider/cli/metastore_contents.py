@@ -1,4 +1,4 @@
-"""Commands that list what is in a metastore, and change nothing: ``table-services metastore``."""
+"""Commands that list the content of a metastore, and change nothing: ``table-services metastore``."""
 
 from __future__ import annotations
 

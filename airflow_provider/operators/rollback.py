@@ -37,7 +37,7 @@ class RollbackFailedWritesOperator(BaseOperator):
     :param table: ``database.table``, or the table's path or URL (templated).
     :param reverted_after: the age of a revert from which the task deletes the files of the reverted rewrite.
         It must be longer than any query runs; a timedelta or seconds; None deletes none (templated).
-    :param dry_run: only reports what is due (templated).
+    :param dry_run: only reports the instants and files that are due (templated).
     :param metastore_conn_id: connection of type ``table_metastore``; for a table's name (templated).
     :param storage_conn_id: see :class:`~airflow_provider.hooks.table.TableHook` (templated).
     """

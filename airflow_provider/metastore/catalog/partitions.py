@@ -223,7 +223,7 @@ def _few_chosen(
 
 
 def _conditions(table: TableInfo, choice: PartitionChoice) -> list[ColumnElement[bool]] | None:
-    """What the indexes look for: the rows of all of these are the chosen partitions, and maybe others.
+    """The conditions for the indexes: rows that satisfy all are the chosen partitions, and maybe others.
 
     :return: None when the choice names no values that an index knows.
     """

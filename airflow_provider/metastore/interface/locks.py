@@ -71,7 +71,7 @@ class Locks(Protocol):
     ) -> list[LockInfo]:
         """The locks that are held, and those that wait.
 
-        :param database: only components on this database, and on what is in it.
+        :param database: only components on this database, and on its tables and partitions.
         :param table: only components on tables of this name, and on their partitions.
         :param partition: only components on partitions of this name.
         :param txn_id: only locks of this transaction.

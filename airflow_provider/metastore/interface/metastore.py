@@ -27,7 +27,7 @@ class AnyMetastore(Catalog, Transactions, Locks, NotificationLog, Protocol):
         """The metastore's URL, with ``***`` for its secrets."""
 
     def replication_target(self) -> ReplicationTarget:
-        """What a replicator asks of the metastore, if it is the target of replications."""
+        """The requests of replicators whose target this metastore is."""
 
     def ping(self) -> str:
         """Ask whether the metastore answers.

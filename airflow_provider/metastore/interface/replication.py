@@ -1,4 +1,4 @@
-"""What a replicator asks of the metastore of its target, and a failover of both metastores."""
+"""The requests of a replicator to its target's metastore, and of a failover to both metastores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replicator asks of its target, and a failover of both sides, on the metastore's database."""
+"""The requests of a replicator to its target, and of a failover to both sides, on a database."""
 
 from __future__ import annotations
 

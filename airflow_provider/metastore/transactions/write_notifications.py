@@ -1,8 +1,8 @@
-"""What clients tell of the files that transactions write: functions of one database connection.
+"""Clients' notifications about the files that transactions write: functions of one database connection.
 
-A Hive tells it before the transaction's commit. Its replication asks for it at the COMMIT_TXN event, whose
-message names the transaction only. The rules are those of Hive's TXN_WRITE_NOTIFICATION_LOG
-(DbNotificationListener.onAcidWrite, ObjectStore.getAllWriteEventInfo), but that a transaction has to be open.
+A Hive sends them before the transaction's commit. Its replication asks for them at the COMMIT_TXN event,
+whose message names only the transaction. The rules are those of Hive's TXN_WRITE_NOTIFICATION_LOG
+(DbNotificationListener.onAcidWrite, ObjectStore.getAllWriteEventInfo), but the transaction must be open.
 The notification log gets no event. Retention removes the notifications with the event that ended their
 transaction.
 """

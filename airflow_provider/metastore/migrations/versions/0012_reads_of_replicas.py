@@ -1,4 +1,4 @@
-"""What a replica has answered from memory, and what from the database, for people who watch it.
+"""The numbers of reads that a replica has answered from memory, and from the database, for people.
 
 Revision ID: 0012
 Revises: 0011

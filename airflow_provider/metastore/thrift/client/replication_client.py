@@ -1,4 +1,4 @@
-"""What a replicator asks of its target, and a failover of both sides, by a server of the metastore."""
+"""The requests of a replicator to its target, and of a failover to both sides, by a metastore server."""
 
 from __future__ import annotations
 
