@@ -57,11 +57,18 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
+let known = { chosen: undefined, zone: null }; // kept: each of a thousand bars asks for it
+
 /** The zone that a person has chosen in Airflow, which keeps it there; the browser's where nobody has. */
 export function zone() {
+  const chosen = localStorage.getItem("timezone");
+  if (known.chosen !== chosen) known = { chosen, zone: zoneOf(chosen) };
+  return known.zone;
+}
+
+function zoneOf(chosen) {
   try {
-    const chosen = JSON.parse(localStorage.getItem("timezone"));
-    return new Intl.DateTimeFormat("en", { timeZone: chosen ?? undefined }).resolvedOptions().timeZone;
+    return new Intl.DateTimeFormat("en", { timeZone: JSON.parse(chosen) ?? undefined }).resolvedOptions().timeZone;
   } catch {
     return new Intl.DateTimeFormat("en").resolvedOptions().timeZone;
   }
@@ -73,7 +80,7 @@ export function ahead(seconds) {
   return Date.parse(`${there.replace(" ", "T")}Z`) / 1000 - Math.floor(seconds);
 }
 
-let written = { zone: null, format: null }; // to make one takes longer than to use it a hundred times
+let written = { zone: null, format: null };
 
 /** A moment in that zone, written as Airflow writes moments: 2013-12-01 05:17:00. */
 export function clock(seconds) {

@@ -108,7 +108,7 @@ function tableRow(row, now, go) {
     it.writers.length ? it.writers.map(writer) : quiet("nobody"),
     it.locks.length ? it.locks.map(lock) : quiet("free"),
     it.indexes.length ? it.indexes.map(index) : quiet("none"),
-    it.stopped.length ? it.stopped.map(stopped) : quiet("none fails"),
+    it.stopped.length ? it.stopped.map(stopped) : quiet("ok"),
     [h("span", {}, exact(it.files)), h("div.ts-muted.ts-small", {}, bytes(it.bytes))],
     held(it.holders),
   ];
