@@ -6,6 +6,7 @@ import abc
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -192,6 +193,26 @@ class SparkJob(abc.ABC):
             yield line
 
 
+_LOGGED = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR|CRITICAL) ([\w.]+): (.*)"
+)
+
+
+def relay(log: Logger, line: str) -> None:
+    """Log a line of a job as the task's own: with the job's level, and without a second time.
+
+    :param log: the task's log.
+    :param line: the line, without its end. A line that no logger of the job wrote is logged as it is.
+    """
+    found = _LOGGED.fullmatch(line)
+    if found is None:
+        log.info(line)
+        return
+    level, logger, message = found.groups()
+    ours = logger == "__main__" or logger.startswith("airflow_provider.")
+    getattr(log, level.lower())("%s", message if ours else f"{logger}: {message}")
+
+
 class ChildSparkJob(SparkJob):
     """A job in a child process, which has its own process group and dies with its parent.
 
@@ -226,7 +247,7 @@ class ChildSparkJob(SparkJob):
             stdout: IO[str] = self._process.stdout  # type: ignore[assignment]  # PIPE
             try:
                 for line in self._listen(stdout):
-                    self._log.info(line.rstrip())
+                    relay(self._log, line.rstrip())
                 ended = _describe_exit(self._process.wait(), self._if_killed)
             except BaseException:
                 self._kill()  # for example at a timeout of the task
