@@ -128,7 +128,7 @@ def _last_commit(history: TableHistory, timeline: Timeline) -> dict[str, Any] | 
     commits = timeline.commits()
     if not commits:
         return None
-    last = commits[-1]
+    last = max(commits, key=lambda commit: commit.completion_time or "")
     entries = (each for each in history.entries(_ENTRIES) if isinstance(each, Commit))
     entry = next((each for each in entries if each.instant == last.requested_time), None)
     at = parse_time(last.completion_time or "", timeline_zone(history.table.storage)).timestamp()

@@ -170,6 +170,16 @@ def test_a_row_and_a_second_look_that_reads_only_what_has_changed(table, as_task
     assert report_table(history)["day"]["rows_inserted"] == 7
 
 
+def test_the_last_commit_is_the_one_that_completed_last(table, as_task):
+    as_task("backfill", "load", "one")
+    slow = begin_write(table, operation="UPSERT")
+    as_task("flights", "ingest", "two")
+    load(table, range(5))
+    slow.plan(())
+    slow.commit(())
+    assert report_table(TableHistory(table))["last_commit"]["who"]["dag"] == "backfill"
+
+
 def test_a_task_finds_its_instants_and_whom_it_waits_for(table, as_task):
     as_task("flights", "ingest", "one")
     done = load(table, range(5))["instant"]
