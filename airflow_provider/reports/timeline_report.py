@@ -67,7 +67,9 @@ def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True)
         requested = instant.requested_time
         if requested in logged.undone and instant.state is not State.COMPLETED:
             continue  # the report shows it below, with its end
-        if instant.state is State.COMPLETED:
+        if instant.action is Action.SAVEPOINT:
+            bar = _completed(instant, logged.kept.get(requested), None)
+        elif instant.state is State.COMPLETED:
             bar = _completed(instant, logged.done.get(requested), summaries.get(requested))
         else:
             bar = _pending(instant, pending.get(requested), logged.planned.get(requested))
@@ -82,7 +84,7 @@ def report_timeline(history: TableHistory, last: int, *, with_rows: bool = True)
         if requested >= oldest and requested not in bars:
             bars[requested] = _undone(requested, entry, kind, logged)
     for requested, entry in logged.done.items():
-        if requested >= oldest and requested not in bars and is_index_change(entry):
+        if requested >= oldest and requested not in bars and _is_index_change(entry):
             bars[requested] = _completed(
                 Instant(requested, entry.action, State.COMPLETED, entry.completion_time), entry, None
             )
@@ -150,7 +152,7 @@ def _of_partition(path: str, stats: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def is_index_change(entry: LogEntry) -> bool:
+def _is_index_change(entry: LogEntry) -> bool:
     """Whether an entry completes a build or a drop of indexes, which leaves no instant on the timeline."""
     return isinstance(entry, Commit) and entry.action is Action.INDEXING
 
@@ -161,11 +163,14 @@ class _LogEntries:
     def __init__(self, entries: list[LogEntry]) -> None:
         self.done: dict[str, LogEntry] = {}
         self.planned: dict[str, Plan] = {}
+        self.kept: dict[str, Savepoint] = {}
         self.undone: dict[str, tuple[LogEntry, str]] = {}
         for entry in reversed(entries):
             if isinstance(entry, Plan):
                 self.planned[entry.instant] = entry
-            elif not isinstance(entry, Savepoint):
+            elif isinstance(entry, Savepoint):
+                self.kept[entry.instant] = entry
+            else:
                 self.done[entry.instant] = entry
             for instant in entry.undone:
                 kind = "reverted" if isinstance(entry, Revert | Restore) else "rolled back"
@@ -202,6 +207,8 @@ def lane_of(priority: int | None, action: Action) -> str:
         return _UNDOING
     if priority is None:
         return _OF_SERVICES.get(action, "other")
+    if action is Action.SAVEPOINT:
+        return "other"
     if priority == 0:  # the empty commit that a rollback puts
         return _UNDOING
     names = {number: name for name, number in PRIORITIES.items()}

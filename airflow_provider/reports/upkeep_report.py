@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_provider.indexing import index_status
 from airflow_provider.reports.history import TableHistory
-from airflow_provider.reports.timeline_report import is_index_change, who
+from airflow_provider.reports.timeline_report import who
 from airflow_provider.services.archival import plan_archival
 from airflow_provider.services.cleaning import Retention, pending_cleans, plan_clean
 from airflow_provider.services.clustering import clustering_progress, pending_clusterings
@@ -14,6 +14,7 @@ from airflow_provider.services.compaction import pending_compactions
 from airflow_provider.services.savepoint import savepoints
 from airflow_provider.services.table_options import describe_options
 from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions, Topic
+from airflow_provider.table.timeline import Action
 
 _MOST_ENTRIES = 2_000  # the page has read them for the timeline
 
@@ -28,9 +29,9 @@ def report_upkeep(history: TableHistory) -> dict[str, Any]:
     """
     table, config = history.table, history.table.config
     indexes = index_status(table)
-    # Oldest first, so that of several runs of a plan the last one counts.
+    # Oldest first, so that a run counts more than the plan, and of several runs the last one.
     entries = reversed(history.entries(_MOST_ENTRIES)) if indexes else ()
-    built_by = {each.instant: each.owner for each in entries if is_index_change(each)}
+    built_by = {each.instant: each.owner for each in entries if each.action is Action.INDEXING}
     progress = clustering_progress(table)
     plans = [
         {"service": "clustering", "instant": each, "progress": progress.get(each, "waits")}

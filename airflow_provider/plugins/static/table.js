@@ -140,7 +140,7 @@ export function table(at, go) {
     return h(
       "div.ts-columns",
       {},
-      h("section.ts-card", {}, h("h3", {}, "Indexes"), it ? grid([["Index", ""], ["Progress", ""], ["Built by", ""], ["Instant", ""]], indexes, "no index") : waiting(upkeep)),
+      h("section.ts-card", {}, h("h3", {}, "Indexes"), it ? grid([["Index", ""], ["Progress", ""], ["Planned or built by", ""], ["Instant", ""]], indexes, "no index") : waiting(upkeep)),
       h("section.ts-card", {}, h("h3", {}, "Plans"), it ? grid([["Service", ""], ["Instant", ""], ["Progress", ""]], plans, "nothing is planned") : waiting(upkeep)),
       h(
         "section.ts-card",

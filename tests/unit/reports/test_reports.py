@@ -25,6 +25,7 @@ from airflow_provider.reports import (
 )
 from airflow_provider.services.clustering import ClusteringSettings, schedule_clustering
 from airflow_provider.services.clustering.clustering import cluster_in_process
+from airflow_provider.services.savepoint import create_savepoint
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
 
@@ -180,6 +181,18 @@ def test_the_last_commit_is_the_one_that_completed_last(table, as_task):
     assert report_table(TableHistory(table))["last_commit"]["who"]["dag"] == "backfill"
 
 
+def test_a_savepoint_names_who_made_it_and_not_the_commit_that_it_keeps(table, as_task):
+    as_task("flights", "ingest", "one")
+    load(table, range(5))
+    as_task("audit", "keep", "two")
+    create_savepoint(table, comments="before the audit")
+    commit, kept = report_timeline(TableHistory(table), 100)
+    assert (commit["who"]["dag"], commit["operation"], commit["lane"]) == ("flights", "UPSERT", "ingestion")
+    assert (kept["who"]["dag"], kept["action"], kept["lane"]) == ("audit", "savepoint", "other")
+    assert kept["operation"] == "SAVEPOINT"
+    assert "rows_inserted" not in kept
+
+
 def test_a_task_finds_its_instants_and_whom_it_waits_for(table, as_task):
     as_task("flights", "ingest", "one")
     done = load(table, range(5))["instant"]
@@ -203,6 +216,7 @@ def test_a_built_index_is_on_the_timeline_and_names_who_built_it(table, as_task)
     load(table, range(5))
     as_task("services", "index", "two")
     planned = schedule_index(table, ["record_index"])
+    assert {each["who"]["task"] for each in report_upkeep(TableHistory(table))["indexes"]} == {"index"}
     assert bars(table)[planned]["state"] == "planned"
     run_index(table, planned)
     bar = bars(table)[planned]
