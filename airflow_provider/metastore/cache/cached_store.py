@@ -63,7 +63,8 @@ class MissReason(StrEnum):
 class CacheStatistics:
     """The counters of a replica since it was opened.
 
-    :param hits: reads that memory answered, without any call of the database.
+    :param hits: reads that memory answered. The database was asked for its last event where a reader named
+        no write ids, and for nothing in all other cases.
     :param misses: reads that the database answered, by reason.
     :param tables: tables that are in memory now.
     :param bytes: roughly, the memory that tables, databases and functions take.
@@ -266,6 +267,31 @@ class CachedStore:
             look,
             lambda connection: partitions.get_table_and_partition(connection, database, table, values),
         )
+
+    def latest(
+        self, database: str, name: str, last_event_id: Callable[[], int], *, with_partitions: bool = False
+    ) -> tuple[TableInfo, list[PartitionInfo]] | None:
+        """A table and its partitions from memory, for a reader that names no write ids.
+
+        Such a reader sees what the database has, changes of open transactions included. A copy that holds
+        every change up to the database's last event has the same.
+
+        :param last_event_id: asks the database for its last event; not called when memory has no copy.
+        :param with_partitions: whether the partitions are wanted; otherwise there may be none in the answer.
+        :return: the table and its partitions in the order of their names; None when only the database knows.
+        """
+        event_id = None
+        while True:
+            with self._lock:
+                copy = self._state.tables.by_name(database, name)
+                if copy is None or (with_partitions and copy.partitions is None):
+                    return None
+                if event_id is not None:
+                    if max(self._state.event_id, copy.event_id) < event_id:
+                        return None
+                    self._hits += 1
+                    return copy.table, copy.ordered_partitions()
+            event_id = last_event_id()
 
     def list_tables(self, database: str) -> list[str]:
         """The names of a database's tables, in order; always from the database.

@@ -18,6 +18,7 @@ from airflow_provider.metastore.model import (
     MOST_IDS,
     DatabaseInfo,
     FunctionInfo,
+    PartitionChoice,
     PartitionInfo,
     PartitionValues,
     Reader,
@@ -25,6 +26,7 @@ from airflow_provider.metastore.model import (
     TableInfo,
     ValidWriteIdList,
 )
+from airflow_provider.metastore.notifications import last_event_id
 
 T = TypeVar("T")
 
@@ -39,11 +41,17 @@ def _parsed(text: str, most_ids: int) -> ValidWriteIdList:
     return _parsed_long(text, most_ids) if is_long else _parsed_short(text, most_ids)
 
 
+def all_partitions(table: TableInfo) -> PartitionChoice:
+    """Choose all partitions of a table."""
+    return PartitionChoice()
+
+
 class CatalogReads:
     """The same reads of a metastore and of a replica.
 
     The replica's memory answers a request that names the reader's write ids. Iceberg's clients lock a table
-    and read it by a request without write ids: an answer that is a moment late would lose them a commit.
+    and read it by a request without write ids: an answer that is a moment late would lose them a commit. So
+    memory answers such a request only when it holds the database's last event.
 
     :param store: the metastore or the replica.
     :param require_write_ids: refuse a request for a managed table that has a field for a write id list and
@@ -91,6 +99,8 @@ class CatalogReads:
         """Look a table up. Without ``reader`` it answers an old request."""
         if (replica := self._memory(reader)) is not None:
             return replica.get_table(database, name, **_of(reader))
+        if (latest := self._latest(database, name, reader)) is not None:
+            return latest[0]
         return self._from_database(reader, lambda asks: (catalog.get_table(asks, database, name), None))[0]
 
     def table_and_partitions(
@@ -99,6 +109,8 @@ class CatalogReads:
         """A table and all its partitions, in order, as of one moment."""
         if (replica := self._memory(reader)) is not None:
             return replica.get_table_and_partitions(database, table, **_of(reader))
+        if (latest := self._latest(database, table, reader, with_partitions=True)) is not None:
+            return latest[0], list(latest[1])
         return self._from_database(
             reader, lambda asks: partitions.get_table_and_partitions(asks, database, table)
         )
@@ -120,6 +132,8 @@ class CatalogReads:
             owner, found = replica.get_table_and_partitions(database, table, **_of(reader))
             keeps = choose(owner).keeps
             return owner, list(islice((one for one in found if keeps(one.values)), limit))
+        if (latest := self._latest_all(database, table, choose, reader)) is not None:
+            return latest[0], latest[1][:limit]
         return self._from_database(
             reader, lambda asks: partitions.get_table_and_chosen(asks, database, table, choose, limit)
         )
@@ -131,6 +145,8 @@ class CatalogReads:
         if self._memory(reader) is not None:
             owner, found = self.table_and_chosen(database, table, choose, None, reader)
             return owner, [one.values for one in found]
+        if (latest := self._latest_all(database, table, choose, reader)) is not None:
+            return latest[0], [one.values for one in latest[1]]
         return self._from_database(
             reader, lambda asks: partitions.get_table_and_chosen_values(asks, database, table, choose)
         )
@@ -185,6 +201,27 @@ class CatalogReads:
         return self.metastore.engine.read(
             lambda connection: counted(connection, Counter.CATALOG_EVENT_ID), is_one_statement=True
         )
+
+    def _latest(
+        self, database: str, table: str, reader: Reader | None, *, with_partitions: bool = False
+    ) -> tuple[TableInfo, list[PartitionInfo]] | None:
+        """A table from memory, for a reader without write ids, when memory has what the database has now."""
+        given = _of(reader)
+        names_a_moment = given.get("valid_write_ids") is not None or given.get("session") is not None
+        if self._replica is None or names_a_moment or given["require_write_ids"]:
+            return None
+        engine = self.metastore.engine
+        return self._replica.latest(
+            database, table, lambda: last_event_id(engine), with_partitions=with_partitions
+        )
+
+    def _latest_all(
+        self, database: str, table: str, choose: Choose, reader: Reader | None
+    ) -> tuple[TableInfo, list[PartitionInfo]] | None:
+        """The same when all partitions are chosen: for a choice the database has indexes."""
+        if choose is not all_partitions:
+            return None
+        return self._latest(database, table, reader, with_partitions=True)
 
     def _memory(self, reader: Reader | None) -> CachedStore | None:
         """The replica, when its memory may answer; None when the database has to."""

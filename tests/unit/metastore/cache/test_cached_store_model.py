@@ -24,6 +24,7 @@ from airflow_provider.metastore import (
 )
 from airflow_provider.metastore.cache.cached_store import CachedStore
 from airflow_provider.metastore.model.reader import Reader, ReaderSession
+from airflow_provider.metastore.notifications import last_event_id
 
 MEMORY = Path("/dev/shm")
 REPLICAS = ["r1", "r2"]
@@ -197,6 +198,15 @@ class ReplicasHistory(RuleBasedStateMachine):
             for replica in self.replicas:
                 self._check_read(replica, name, snapshot, None)
 
+    @invariant()
+    def a_reader_without_write_ids_sees_what_the_database_has(self) -> None:
+        """Check all names that a table has had, too: memory must not know a table by an old name."""
+        for store in self.replicas.values():
+            for name in {*self.names, "flights", "flights_", "trains", "trains_", "logs", "logs_", "x"}:
+                found = self._latest(store, name)
+                if found is not None:
+                    assert found == self._present(name)
+
     @rule(data=st.data(), session=st.sampled_from([None, 0, 1]))
     def read(self, data: st.DataObject, session: int | None) -> None:
         """Read through all replicas, in any order, with present and earlier snapshots."""
@@ -251,7 +261,7 @@ class ReplicasHistory(RuleBasedStateMachine):
                     before = store.statistics().hits
                     state = self._state_through(store, name, snapshot, None)
                 assert store.statistics().hits == before + 2
-                assert state == self._present(name)
+                assert state == self._present(name) == self._latest(store, name)
 
     def _open(self, replica: str, *, prewarm: bool = False) -> None:
         store = CachedStore(open_metastore(self.url), replica, max_bytes=1_000_000)
@@ -259,6 +269,11 @@ class ReplicasHistory(RuleBasedStateMachine):
         if prewarm:
             store.updater.prewarm()
         self.replicas[replica] = store
+
+    def _latest(self, store: CachedStore, name: str) -> State | None:
+        engine = store.metastore.engine
+        found = store.latest("lake", name, lambda: last_event_id(engine), with_partitions=True)
+        return None if found is None else (found[0], tuple(found[1]))
 
     def _present(self, name: str) -> State:
         return self.metastore.get_table("lake", name), tuple(self.metastore.get_partitions("lake", name))

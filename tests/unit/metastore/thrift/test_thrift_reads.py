@@ -15,7 +15,7 @@ from airflow_provider.metastore import CachedStore, Column, Metastore, Partition
 from airflow_provider.metastore.model import PartitionInfo
 from airflow_provider.metastore.thrift.protocol import EncodedPartitions
 from airflow_provider.metastore.thrift.protocol.idl import hive
-from airflow_provider.metastore.thrift.protocol.structs import TableStructs, partition_struct
+from airflow_provider.metastore.thrift.protocol.structs import EncodedNames, TableStructs, partition_struct
 from airflow_provider.metastore.thrift.server.handlers import PartitionHandler, PartitionReadHandler
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import CatalogHandler
 from airflow_provider.metastore.thrift.server.reads import CatalogReads
@@ -52,6 +52,17 @@ def of_now(store: CachedStore) -> dict[str, Any]:
 def decoded(partitions: EncodedPartitions) -> list[Any]:
     response = b"\x0f\x00\x01" + partitions.encoded + b"\x00"  # PartitionsResponse.partitions
     found: list[Any] = deserialize(hive.PartitionsResponse(), response).partitions
+    return found
+
+
+def ids_now(store: CachedStore) -> tuple[str, int]:
+    snapshot = store.metastore.read_snapshot([("lake", "flights")]).tables["lake.flights"]
+    return str(snapshot.write_ids), snapshot.table_id
+
+
+def names(encoded: EncodedNames) -> list[str]:
+    response = b"\x0f\x00\x01" + encoded.encoded + b"\x00"  # GetPartitionNamesPsResponse.names
+    found: list[str] = deserialize(hive.GetPartitionNamesPsResponse(), response).names
     return found
 
 
@@ -205,16 +216,49 @@ def test_a_change_of_databases_or_functions_shows_at_once_although_the_replica_i
     assert r1.statistics().hits == before.hits
 
 
-def test_only_a_request_with_write_ids_is_answered_from_memory(r1: CachedStore) -> None:
+def test_a_request_without_write_ids_is_answered_from_memory_while_it_has_the_last_event(
+    r1: CachedStore,
+) -> None:
     snapshot = r1.metastore.read_snapshot([("lake", "flights")]).tables["lake.flights"]
-    reads = CatalogReads(r1)
+    reads, handler = CatalogReads(r1), partitions_of(r1)
+    reader = reads.reader(str(snapshot.write_ids), snapshot.table_id)
+    assert reads.table_and_partitions("lake", "flights", reader)[1] == []  # memory has them from now on
+    hits = r1.statistics().hits
     assert reads.table("lake", "flights").name == "flights"
     assert reads.table_and_partitions("lake", "flights")[1] == []
-    assert (r1.statistics().hits, r1.statistics().misses) == (0, {})
-    reader = reads.reader(str(snapshot.write_ids), snapshot.table_id)
-    assert reads.table("lake", "flights", reader).id == snapshot.table_id
-    assert reads.table_and_partitions("lake", "flights", reader)[1] == []
-    assert (r1.statistics().hits, r1.statistics().misses) == (2, {})
+    assert r1.statistics().hits == hits + 2
+
+    add_months(r1.metastore, "2", "1")
+    r1.metastore.alter_table("lake", "flights", owner="ann")
+    for behind in (True, False):
+        assert reads.table("lake", "flights").owner == "ann"
+        assert months(handler.get_partitions("lake", "flights", -1)) == ["1", "2"]
+        assert months(handler.get_partitions("lake", "flights", 1)) == ["1"]
+        assert names(handler.get_partition_names("lake", "flights", -1)) == [
+            "year=2013/month=1",
+            "year=2013/month=2",
+        ]
+        assert r1.statistics().hits == hits + (2 if behind else 6)
+        r1.updater.step()
+
+    r1.metastore.drop_table("lake", "flights")
+    with pytest.raises(NoSuchObjectError):
+        reads.table("lake", "flights")
+    assert r1.statistics().hits == hits + 6
+
+
+def test_a_request_without_write_ids_sees_an_open_transaction_in_memory_as_in_the_database(
+    r1: CachedStore,
+) -> None:
+    metastore, reads = r1.metastore, CatalogReads(r1)
+    txn_id = metastore.open_txn("me", "here")
+    r1.get_partitions("lake", "flights", **CatalogReads(r1).reader(*ids_now(r1)))
+    metastore.add_partitions("lake", "flights", [PartitionSpec(("2013", "5"), "/lake/5")], txn_id=txn_id)
+    r1.updater.step()
+    hits = r1.statistics().hits
+    assert [one.values for one in reads.table_and_partitions("lake", "flights")[1]] == [("2013", "5")]
+    assert r1.statistics().hits == hits + 1
+    assert metastore.get_partitions("lake", "flights") == reads.table_and_partitions("lake", "flights")[1]
 
 
 @pytest.mark.parametrize("eventual", [False, True])

@@ -31,12 +31,8 @@ from airflow_provider.metastore.thrift.protocol import (
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.server.handlers.hive_tables import projected
 from airflow_provider.metastore.thrift.server.handlers.partition_specs import partition_specs
-from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
+from airflow_provider.metastore.thrift.server.reads import CatalogReads, all_partitions, event_seen
 from airflow_provider.table.keys import escape_path_name, unescape_path_name
-
-
-def _all(table: TableInfo) -> PartitionChoice:
-    return PartitionChoice()
 
 
 def _beginning(values: Sequence[str]) -> Choose:
@@ -95,7 +91,7 @@ def _chosen_by(spec: Any) -> Choose:
     """Choose the partitions of a ``GetPartitionsFilterSpec``; without filters every partition."""
     filters = (spec and spec.filters) or []
     if not filters:
-        return _all
+        return all_partitions
     match spec.filterMode:
         case hive.PartitionFilterMode.BY_NAMES:
             return _named(filters)
@@ -293,7 +289,7 @@ class PartitionReadHandler:
         if request.values is not None:
             found: Any = [self._partition(*place, request.values, reader)]
         else:
-            choice = _all if request.filter is None else _filtered(request.filter)
+            choice = all_partitions if request.filter is None else _filtered(request.filter)
             found = self._partitions(*place, -1, choice, reader=reader)
         return hive.ReadPartitionsResponse(partitions=found, eventId=event_seen(reader))
 
@@ -302,7 +298,13 @@ class PartitionReadHandler:
         return self._described(owner, [found])[0]
 
     def _partitions(
-        self, database: str, table: str, limit: int, choice: Choose = _all, *, reader: Reader | None = None
+        self,
+        database: str,
+        table: str,
+        limit: int,
+        choice: Choose = all_partitions,
+        *,
+        reader: Reader | None = None,
     ) -> EncodedPartitions:
         return self._structs.encoded_partitions(*self._chosen(database, table, limit, choice, reader))
 
@@ -311,7 +313,7 @@ class PartitionReadHandler:
         database: str,
         table: str,
         limit: int | None,
-        choice: Choose = _all,
+        choice: Choose = all_partitions,
         *,
         reader: Reader | None = None,
     ) -> EncodedNames:
@@ -325,7 +327,12 @@ class PartitionReadHandler:
         return self._reads.table_and_chosen(plain_name(database), table, choice, _most(limit), reader)
 
     def _specs(
-        self, database: str, table: str, limit: int, choice: Choose = _all, reader: Reader | None = None
+        self,
+        database: str,
+        table: str,
+        limit: int,
+        choice: Choose = all_partitions,
+        reader: Reader | None = None,
     ) -> list[Any]:
         owner, found = self._chosen(database, table, limit, choice, reader)
         return partition_specs(owner, self._described(owner, found))
