@@ -21,6 +21,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.files.base_file_writer import BaseFileWriter
+from airflow_provider.table.files.markers import MarkerType, write_marker
 from airflow_provider.table.files.partition_metadata import write_partition_metadata
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.properties import PROPERTIES_PATH
@@ -140,8 +141,9 @@ def test_leftovers_of_failed_task_attempts_are_gone_after_the_commit(table: Hudi
         writer.plan([FileGroupId(partition, "x-0")])
         left = f"{partition}/x-0_0-0-0_{writer.instant}.parquet"
         kept = f"{partition}/x-0_0-0-1_{writer.instant}.parquet"
-        table.storage.put(left, b"a failed attempt")
-        table.storage.put(kept, b"the good one")
+        for path in (left, kept):
+            write_marker(table.storage, writer.instant, path, MarkerType.CREATE)
+            table.storage.put(path, b"an attempt")
         writer.commit([WriteStat("x-0", partition, kept)])
     assert table.storage.stat(left) is None
     assert table.storage.stat(kept) is not None
