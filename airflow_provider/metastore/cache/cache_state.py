@@ -130,11 +130,13 @@ def read_table(
     *,
     with_partitions: bool,
     snapshot: TxnSnapshot | None = None,
+    most_partitions: int | None = None,
 ) -> CachedTable:
     """Read the copy of a table as of one moment.
 
     :param snapshot: an older list of valid transactions, which saves the query for a new one. Later commits
         are in the copy, but not in its list: until their events come, the copy counts as staler than it is.
+    :param most_partitions: of a table with more of them the copy has none; None for no limit.
     :raises NoSuchObjectError: when the table does not exist.
     """
     event_id = current_event_id(connection)
@@ -144,6 +146,8 @@ def read_table(
     write_ids = table_write_ids.valid_write_id_list(
         connection, table.database, table.name, snapshot.valid_txns
     )
+    if most_partitions is not None and with_partitions:
+        with_partitions = partitions.count_partitions(connection, table) <= most_partitions
     found = partitions.get_partitions(connection, database, name) if with_partitions else None
     return CachedTable(
         table,

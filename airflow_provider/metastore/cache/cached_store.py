@@ -24,6 +24,7 @@ from airflow_provider.metastore.api import Metastore, open_embedded_metastore
 from airflow_provider.metastore.cache.cache_state import CachedCatalog, CacheState, read_catalog, read_table
 from airflow_provider.metastore.cache.cache_updater import CacheUpdater
 from airflow_provider.metastore.cache.cached_tables import CachedTable
+from airflow_provider.metastore.cache.latest_reads import LatestReads
 from airflow_provider.metastore.catalog import catalog, functions, partitions
 from airflow_provider.metastore.model import (
     DatabaseInfo,
@@ -158,6 +159,7 @@ class CachedStore:
     answers, so nobody may change their dictionaries. Until ``updater.start()`` or
     ``updater.begin()``, and after :meth:`close`, the store reads everything from the database.
 
+    :ivar latest: answers readers that name no write ids.
     :param metastore: the database; the store closes it.
     :param max_bytes: as ``max_megabytes`` of :func:`open_cached_store`, which explains the others, too.
     """
@@ -185,6 +187,7 @@ class CachedStore:
         self._state = CacheState(max_bytes)
         self._hits = 0
         self._misses: Counter[MissReason] = Counter()
+        self.latest = LatestReads(self._engine, self._state, self._lock)
         self.updater = CacheUpdater(
             metastore,
             replica,
@@ -268,31 +271,6 @@ class CachedStore:
             lambda connection: partitions.get_table_and_partition(connection, database, table, values),
         )
 
-    def latest(
-        self, database: str, name: str, last_event_id: Callable[[], int], *, with_partitions: bool = False
-    ) -> tuple[TableInfo, list[PartitionInfo]] | None:
-        """A table and its partitions from memory, for a reader that names no write ids.
-
-        Such a reader sees what the database has, changes of open transactions included. A copy that holds
-        every change up to the database's last event has the same.
-
-        :param last_event_id: asks the database for its last event; not called when memory has no copy.
-        :param with_partitions: whether the partitions are wanted; otherwise there may be none in the answer.
-        :return: the table and its partitions in the order of their names; None when only the database knows.
-        """
-        event_id = None
-        while True:
-            with self._lock:
-                copy = self._state.tables.by_name(database, name)
-                if copy is None or (with_partitions and copy.partitions is None):
-                    return None
-                if event_id is not None:
-                    if max(self._state.event_id, copy.event_id) < event_id:
-                        return None
-                    self._hits += 1
-                    return copy.table, copy.ordered_partitions()
-            event_id = last_event_id()
-
     def list_tables(self, database: str) -> list[str]:
         """The names of a database's tables, in order; always from the database.
 
@@ -362,7 +340,7 @@ class CachedStore:
         with self._lock:
             tables = self._state.tables
             return CacheStatistics(
-                self._hits,
+                self._hits + self.latest.hits,
                 dict(self._misses),
                 len(tables),
                 tables.size,
@@ -372,7 +350,7 @@ class CachedStore:
 
     def _reads(self) -> tuple[int, int]:
         with self._lock:
-            return self._hits, self._misses.total()
+            return self._hits + self.latest.hits, self._misses.total()
 
     def close(self) -> None:
         """Stop following the log and close the database's connections.

@@ -126,6 +126,11 @@ def add_partitions(
     return infos
 
 
+def count_partitions(connection: Connection, table: TableInfo) -> int:
+    """The number of a table's partitions."""
+    return int(connection.execute(select(func.count()).where(_of(table))).scalar_one())
+
+
 def get_partitions(connection: Connection, database: str, table: str) -> list[PartitionInfo]:
     """See :meth:`AnyMetastore.get_partitions`."""
     return get_table_and_partitions(connection, database, table)[1]

@@ -26,7 +26,6 @@ from airflow_provider.metastore.model import (
     TableInfo,
     ValidWriteIdList,
 )
-from airflow_provider.metastore.notifications import last_event_id
 
 T = TypeVar("T")
 
@@ -210,10 +209,7 @@ class CatalogReads:
         names_a_moment = given.get("valid_write_ids") is not None or given.get("session") is not None
         if self._replica is None or names_a_moment or given["require_write_ids"]:
             return None
-        engine = self.metastore.engine
-        return self._replica.latest(
-            database, table, lambda: last_event_id(engine), with_partitions=with_partitions
-        )
+        return self._replica.latest.table(database, table, with_partitions=with_partitions)
 
     def _latest_all(
         self, database: str, table: str, choose: Choose, reader: Reader | None

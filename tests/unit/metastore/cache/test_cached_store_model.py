@@ -24,7 +24,6 @@ from airflow_provider.metastore import (
 )
 from airflow_provider.metastore.cache.cached_store import CachedStore
 from airflow_provider.metastore.model.reader import Reader, ReaderSession
-from airflow_provider.metastore.notifications import last_event_id
 
 MEMORY = Path("/dev/shm")
 REPLICAS = ["r1", "r2"]
@@ -271,8 +270,12 @@ class ReplicasHistory(RuleBasedStateMachine):
         self.replicas[replica] = store
 
     def _latest(self, store: CachedStore, name: str) -> State | None:
-        engine = store.metastore.engine
-        found = store.latest("lake", name, lambda: last_event_id(engine), with_partitions=True)
+        try:
+            found = store.latest.table("lake", name, with_partitions=True)
+        except NoSuchObjectError:
+            with pytest.raises(NoSuchObjectError):
+                self.metastore.get_table("lake", name)
+            return None
         return None if found is None else (found[0], tuple(found[1]))
 
     def _present(self, name: str) -> State:

@@ -1,0 +1,86 @@
+"""Reads from a replica's memory for readers that name no write ids, such as Spark, Trino and pyiceberg.
+
+Such a reader wants what the database has now, changes of open transactions included. Iceberg's clients lock
+a table before they read it, so an answer that is a moment late would lose them a commit. Event ids are gapless
+and in the order of the database's commits. So a copy that holds the last event is what the database has, and
+the replica asks the database only for the id of that event.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from cachetools import LRUCache
+
+from airflow_provider.metastore.cache.cache_state import CacheState, read_table
+from airflow_provider.metastore.cache.cached_tables import CachedTable
+from airflow_provider.metastore.database import MetastoreEngine
+from airflow_provider.metastore.model import PartitionInfo, TableInfo
+from airflow_provider.metastore.notifications import last_event_id
+
+# A table is copied into memory when so many requests have not found it there. For few requests the database
+# costs less: the names of all partitions are shorter than the partitions.
+_WORTH_A_COPY = 3
+_MOST_PARTITIONS = 20_000
+_MOST_COUNTED = 10_000
+
+
+class LatestReads:
+    """The tables in a replica's memory that have the database's present state.
+
+    :ivar hits: reads that memory answered.
+    :param engine: the database.
+    :param state: the replica's copies.
+    :param lock: guards the copies.
+    """
+
+    def __init__(self, engine: MetastoreEngine, state: CacheState, lock: threading.RLock) -> None:
+        self.hits = 0
+        self._engine = engine
+        self._state = state
+        self._lock = lock
+        # Requests that found no copy, by table and by whether they want its partitions.
+        self._missed: LRUCache[tuple[str, str, bool], int] = LRUCache(_MOST_COUNTED)
+
+    def table(
+        self, database: str, name: str, *, with_partitions: bool = False
+    ) -> tuple[TableInfo, list[PartitionInfo]] | None:
+        """A table and its partitions.
+
+        :param with_partitions: whether the partitions are wanted; otherwise there may be none in the answer.
+        :return: the table, and its partitions in the order of their names; None when the database has to
+            answer.
+        :raises NoSuchObjectError: when the table does not exist.
+        """
+        key = (database.lower(), name.lower(), with_partitions)
+        with self._lock:
+            is_missing = self._copy(*key) is None
+            missed = self._missed[key] = self._missed.get(key, 0) + 1 if is_missing else 0
+        if is_missing and (missed < _WORTH_A_COPY or not self._make_copy(*key)):
+            return None
+        event_id = last_event_id(self._engine)
+        with self._lock:
+            copy = self._copy(*key)
+            if copy is None or max(self._state.event_id, copy.event_id) < event_id:
+                return None
+            self.hits += 1
+            return copy.table, copy.ordered_partitions()
+
+    def _copy(self, database: str, name: str, with_partitions: bool) -> CachedTable | None:
+        copy = self._state.tables.by_name(database, name)
+        return None if copy is None or (with_partitions and copy.partitions is None) else copy
+
+    def _make_copy(self, database: str, name: str, with_partitions: bool) -> bool:
+        """Read a table into memory.
+
+        :return: False when the table has too many partitions, or when memory does not keep it.
+        """
+        fresh = self._engine.read(
+            lambda connection: read_table(
+                connection, database, name, with_partitions=with_partitions, most_partitions=_MOST_PARTITIONS
+            )
+        )
+        with self._lock:
+            self._missed[database, name, with_partitions] = 0  # the next attempt waits for as many requests
+            is_whole = fresh.partitions is not None or not with_partitions
+            return is_whole and self._state.keep(fresh)
