@@ -11,5 +11,13 @@ from airflow_provider.metastore.cache.cached_store import (
     asked,
     open_cached_store,
 )
+from airflow_provider.metastore.cache.ordered_partitions import OrderedPartitions
 
-__all__ = ["CacheStatistics", "CachedStore", "MissReason", "asked", "open_cached_store"]
+__all__ = [
+    "CacheStatistics",
+    "CachedStore",
+    "MissReason",
+    "OrderedPartitions",
+    "asked",
+    "open_cached_store",
+]

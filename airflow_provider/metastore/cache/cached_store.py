@@ -25,6 +25,7 @@ from airflow_provider.metastore.cache.cache_state import CachedCatalog, CacheSta
 from airflow_provider.metastore.cache.cache_updater import CacheUpdater
 from airflow_provider.metastore.cache.cached_tables import CachedTable
 from airflow_provider.metastore.cache.latest_reads import LatestReads
+from airflow_provider.metastore.cache.ordered_partitions import OrderedPartitions
 from airflow_provider.metastore.catalog import catalog, functions, partitions
 from airflow_provider.metastore.model import (
     DatabaseInfo,
@@ -37,7 +38,7 @@ from airflow_provider.metastore.model import (
     partition_key,
 )
 from airflow_provider.metastore.notifications import current_event_id
-from airflow_provider.metastore.partition_filter import partition_filter
+from airflow_provider.metastore.partition_filter import partition_choice
 
 T = TypeVar("T")
 
@@ -223,10 +224,22 @@ class CachedStore:
         self, database: str, table: str, **reader: Unpack[Reader]
     ) -> tuple[TableInfo, list[PartitionInfo]]:
         """A table and all its partitions as of one moment; otherwise as :meth:`get_partitions`."""
+        owner, found = self.get_table_and_ordered_partitions(database, table, **reader)
+        return owner, list(found.all)
+
+    def get_table_and_ordered_partitions(
+        self, database: str, table: str, **reader: Unpack[Reader]
+    ) -> tuple[TableInfo, OrderedPartitions]:
+        """The same, with partitions that are found by their values."""
+
+        def ask(connection: Connection) -> tuple[TableInfo, OrderedPartitions]:
+            owner, found = partitions.get_table_and_partitions(connection, database, table)
+            return owner, OrderedPartitions(found)
+
         return self._read(
             self._request(database, table, reader, with_partitions=True),
-            lambda copy: (copy.table, list(copy.ordered_partitions())),
-            lambda connection: partitions.get_table_and_partitions(connection, database, table),
+            lambda copy: (copy.table, copy.ordered_partitions()),
+            ask,
         )
 
     def get_partitions_by_filter(
@@ -240,8 +253,8 @@ class CachedStore:
         :raises InvalidInputError: also when the filter cannot be used on this table.
         """
         # The filter runs outside the lock.
-        owner, found = self.get_table_and_partitions(database, table, **reader)
-        return list(filter(partition_filter(filter_text, owner.partition_keys), found))
+        owner, found = self.get_table_and_ordered_partitions(database, table, **reader)
+        return found.chosen(partition_choice(filter_text, owner.partition_keys))
 
     def get_partition(
         self, database: str, table: str, values: Sequence[str | None], **reader: Unpack[Reader]

@@ -9,12 +9,12 @@ from typing import Any
 
 from cachetools import Cache, LRUCache
 
+from airflow_provider.metastore.cache.ordered_partitions import OrderedPartitions
 from airflow_provider.metastore.model import (
     PartitionInfo,
     TableInfo,
     ValidWriteIdList,
     partition_key,
-    partition_order,
 )
 
 
@@ -40,12 +40,12 @@ class CachedTable:
         self.size = memory_of(self.table) + memory_of(self.write_ids)
         self.size += sum(map(memory_of, (self.partitions or {}).values()))
         self.stale_reads = 0
-        self._ordered: list[PartitionInfo] | None = None
+        self._ordered: OrderedPartitions | None = None
 
-    def ordered_partitions(self) -> list[PartitionInfo]:
-        """All partitions, in the order of their names."""
+    def ordered_partitions(self) -> OrderedPartitions:
+        """All partitions that the copy has now."""
         if self._ordered is None:
-            self._ordered = sorted((self.partitions or {}).values(), key=partition_order)
+            self._ordered = OrderedPartitions((self.partitions or {}).values())
         return self._ordered
 
     def describe(self, table: TableInfo) -> None:

@@ -1,9 +1,9 @@
 """Reads from a replica's memory for readers that name no write ids, such as Spark, Trino and pyiceberg.
 
 Such a reader wants what the database has now, changes of open transactions included. Iceberg's clients lock
-a table before they read it, so an answer that is a moment late would lose them a commit. Event ids are gapless
-and in the order of the database's commits. So a copy that holds the last event is what the database has, and
-the replica asks the database only for the id of that event.
+a table before they read it, so an answer that is a moment late would lose them a commit. Event ids have no
+gaps, and are in the order of the database's commits. So a copy that holds the last event is what the database
+has, and the replica asks the database only for the id of that event.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from cachetools import LRUCache
 
 from airflow_provider.metastore.cache.cache_state import CacheState, read_table
 from airflow_provider.metastore.cache.cached_tables import CachedTable
+from airflow_provider.metastore.cache.ordered_partitions import OrderedPartitions
 from airflow_provider.metastore.database import MetastoreEngine
-from airflow_provider.metastore.model import PartitionInfo, TableInfo
+from airflow_provider.metastore.model import TableInfo
 from airflow_provider.metastore.notifications import last_event_id
 
 # A table is copied into memory when so many requests have not found it there. For few requests the database
@@ -44,12 +45,11 @@ class LatestReads:
 
     def table(
         self, database: str, name: str, *, with_partitions: bool = False
-    ) -> tuple[TableInfo, list[PartitionInfo]] | None:
+    ) -> tuple[TableInfo, OrderedPartitions] | None:
         """A table and its partitions.
 
         :param with_partitions: whether the partitions are wanted; otherwise there may be none in the answer.
-        :return: the table, and its partitions in the order of their names; None when the database has to
-            answer.
+        :return: None when the database has to answer.
         :raises NoSuchObjectError: when the table does not exist.
         """
         key = (database.lower(), name.lower(), with_partitions)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from airflow_provider.exceptions import WriteIdsRequiredError
 from airflow_provider.metastore.api import Metastore
-from airflow_provider.metastore.cache import CachedStore, asked
+from airflow_provider.metastore.cache import CachedStore, OrderedPartitions, asked
 from airflow_provider.metastore.catalog import Choose, catalog, functions, partitions
 from airflow_provider.metastore.database import Counter, counted
 from airflow_provider.metastore.model import (
     MOST_IDS,
     DatabaseInfo,
     FunctionInfo,
-    PartitionChoice,
     PartitionInfo,
     PartitionValues,
     Reader,
@@ -38,11 +36,6 @@ _parsed_long = lru_cache(maxsize=4)(ValidWriteIdList.parse)
 def _parsed(text: str, most_ids: int) -> ValidWriteIdList:
     is_long = len(text) > _SHORT or "-" in text
     return _parsed_long(text, most_ids) if is_long else _parsed_short(text, most_ids)
-
-
-def all_partitions(table: TableInfo) -> PartitionChoice:
-    """Choose all partitions of a table."""
-    return PartitionChoice()
 
 
 class CatalogReads:
@@ -106,10 +99,8 @@ class CatalogReads:
         self, database: str, table: str, reader: Reader | None = None
     ) -> tuple[TableInfo, list[PartitionInfo]]:
         """A table and all its partitions, in order, as of one moment."""
-        if (replica := self._memory(reader)) is not None:
-            return replica.get_table_and_partitions(database, table, **_of(reader))
-        if (latest := self._latest(database, table, reader, with_partitions=True)) is not None:
-            return latest[0], list(latest[1])
+        if (held := self._held(database, table, reader)) is not None:
+            return held[0], list(held[1].all)
         return self._from_database(
             reader, lambda asks: partitions.get_table_and_partitions(asks, database, table)
         )
@@ -127,12 +118,9 @@ class CatalogReads:
         :param choose: returns the choice for the table.
         :param limit: the largest number of partitions; None for all.
         """
-        if (replica := self._memory(reader)) is not None:
-            owner, found = replica.get_table_and_partitions(database, table, **_of(reader))
-            keeps = choose(owner).keeps
-            return owner, list(islice((one for one in found if keeps(one.values)), limit))
-        if (latest := self._latest_all(database, table, choose, reader)) is not None:
-            return latest[0], latest[1][:limit]
+        if (held := self._held(database, table, reader)) is not None:
+            owner, found = held
+            return owner, found.chosen(choose(owner))[:limit]
         return self._from_database(
             reader, lambda asks: partitions.get_table_and_chosen(asks, database, table, choose, limit)
         )
@@ -141,11 +129,9 @@ class CatalogReads:
         self, database: str, table: str, choose: Choose, reader: Reader | None = None
     ) -> tuple[TableInfo, Sequence[PartitionValues]]:
         """A table and the values of its chosen partitions; otherwise as :meth:`table_and_chosen`."""
-        if self._memory(reader) is not None:
-            owner, found = self.table_and_chosen(database, table, choose, None, reader)
-            return owner, [one.values for one in found]
-        if (latest := self._latest_all(database, table, choose, reader)) is not None:
-            return latest[0], [one.values for one in latest[1]]
+        if (held := self._held(database, table, reader)) is not None:
+            owner, found = held
+            return owner, [one.values for one in found.chosen(choose(owner))]
         return self._from_database(
             reader, lambda asks: partitions.get_table_and_chosen_values(asks, database, table, choose)
         )
@@ -201,23 +187,23 @@ class CatalogReads:
             lambda connection: counted(connection, Counter.CATALOG_EVENT_ID), is_one_statement=True
         )
 
+    def _held(
+        self, database: str, table: str, reader: Reader | None
+    ) -> tuple[TableInfo, OrderedPartitions] | None:
+        """A table and its partitions by a replica; None when the database has to answer."""
+        if (replica := self._memory(reader)) is not None:
+            return replica.get_table_and_ordered_partitions(database, table, **_of(reader))
+        return self._latest(database, table, reader, with_partitions=True)
+
     def _latest(
         self, database: str, table: str, reader: Reader | None, *, with_partitions: bool = False
-    ) -> tuple[TableInfo, list[PartitionInfo]] | None:
+    ) -> tuple[TableInfo, OrderedPartitions] | None:
         """A table from memory, for a reader without write ids, when memory has what the database has now."""
         given = _of(reader)
         names_a_moment = given.get("valid_write_ids") is not None or given.get("session") is not None
         if self._replica is None or names_a_moment or given["require_write_ids"]:
             return None
         return self._replica.latest.table(database, table, with_partitions=with_partitions)
-
-    def _latest_all(
-        self, database: str, table: str, choose: Choose, reader: Reader | None
-    ) -> tuple[TableInfo, list[PartitionInfo]] | None:
-        """The same when all partitions are chosen: for a choice the database has indexes."""
-        if choose is not all_partitions:
-            return None
-        return self._latest(database, table, reader, with_partitions=True)
 
     def _memory(self, reader: Reader | None) -> CachedStore | None:
         """The replica, when its memory may answer; None when the database has to."""

@@ -276,7 +276,7 @@ class ReplicasHistory(RuleBasedStateMachine):
             with pytest.raises(NoSuchObjectError):
                 self.metastore.get_table("lake", name)
             return None
-        return None if found is None else (found[0], tuple(found[1]))
+        return None if found is None else (found[0], tuple(found[1].all))
 
     def _present(self, name: str) -> State:
         return self.metastore.get_table("lake", name), tuple(self.metastore.get_partitions("lake", name))

@@ -31,8 +31,12 @@ from airflow_provider.metastore.thrift.protocol import (
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
 from airflow_provider.metastore.thrift.server.handlers.hive_tables import projected
 from airflow_provider.metastore.thrift.server.handlers.partition_specs import partition_specs
-from airflow_provider.metastore.thrift.server.reads import CatalogReads, all_partitions, event_seen
+from airflow_provider.metastore.thrift.server.reads import CatalogReads, event_seen
 from airflow_provider.table.keys import escape_path_name, unescape_path_name
+
+
+def _all(table: TableInfo) -> PartitionChoice:
+    return PartitionChoice()
 
 
 def _beginning(values: Sequence[str]) -> Choose:
@@ -91,7 +95,7 @@ def _chosen_by(spec: Any) -> Choose:
     """Choose the partitions of a ``GetPartitionsFilterSpec``; without filters every partition."""
     filters = (spec and spec.filters) or []
     if not filters:
-        return all_partitions
+        return _all
     match spec.filterMode:
         case hive.PartitionFilterMode.BY_NAMES:
             return _named(filters)
@@ -289,7 +293,7 @@ class PartitionReadHandler:
         if request.values is not None:
             found: Any = [self._partition(*place, request.values, reader)]
         else:
-            choice = all_partitions if request.filter is None else _filtered(request.filter)
+            choice = _all if request.filter is None else _filtered(request.filter)
             found = self._partitions(*place, -1, choice, reader=reader)
         return hive.ReadPartitionsResponse(partitions=found, eventId=event_seen(reader))
 
@@ -302,7 +306,7 @@ class PartitionReadHandler:
         database: str,
         table: str,
         limit: int,
-        choice: Choose = all_partitions,
+        choice: Choose = _all,
         *,
         reader: Reader | None = None,
     ) -> EncodedPartitions:
@@ -313,7 +317,7 @@ class PartitionReadHandler:
         database: str,
         table: str,
         limit: int | None,
-        choice: Choose = all_partitions,
+        choice: Choose = _all,
         *,
         reader: Reader | None = None,
     ) -> EncodedNames:
@@ -331,7 +335,7 @@ class PartitionReadHandler:
         database: str,
         table: str,
         limit: int,
-        choice: Choose = all_partitions,
+        choice: Choose = _all,
         reader: Reader | None = None,
     ) -> list[Any]:
         owner, found = self._chosen(database, table, limit, choice, reader)
