@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from airflow_provider.metastore.model import (
+    ListedValues,
     PartitionChoice,
     PartitionInfo,
     PartitionValues,
@@ -35,6 +36,11 @@ class OrderedPartitions:
         places = self._places(choice)
         found: Iterable[PartitionInfo] = self.all if places is None else [self.all[at] for at in places]
         return list(found) if choice.keep is None else [one for one in found if choice.keep(one.values)]
+
+    @cached_property
+    def values(self) -> ListedValues:
+        """The values of all partitions, in the order of their names."""
+        return ListedValues(one.values for one in self.all)
 
     def _places(self, choice: PartitionChoice) -> Sequence[int] | None:
         """Where the chosen partitions are in ``all``, and maybe others; None for anywhere."""

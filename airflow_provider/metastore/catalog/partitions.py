@@ -33,6 +33,7 @@ from airflow_provider.metastore.database import partitions as partition_rows
 from airflow_provider.metastore.model import (
     EventType,
     Insertion,
+    ListedValues,
     PartitionChoice,
     PartitionInfo,
     PartitionSpec,
@@ -183,7 +184,7 @@ def _all_values(connection: Connection, table: TableInfo) -> Sequence[PartitionV
     lock=threading.Lock(),
 )
 def _parsed_values(document: str) -> Sequence[PartitionValues]:
-    return tuple(sorted(map(tuple, json.loads(f"[{document}]")), key=partition_texts))
+    return ListedValues(sorted(map(tuple, json.loads(f"[{document}]")), key=partition_texts))
 
 
 def get_table_and_chosen(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError
@@ -205,6 +206,17 @@ def partition_values(texts: Iterable[str | None]) -> PartitionValues:
 def partition_texts(values: Iterable[str | None]) -> list[str]:
     """Values with Hive's text ``__HIVE_DEFAULT_PARTITION__`` in place of null."""
     return [DEFAULT_PARTITION if value is None else value for value in values]
+
+
+class ListedValues(tuple[PartitionValues, ...]):
+    """The values of a list of partitions. Caches look it up at each request, so it computes its hash once."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return tuple.__hash__(self)
 
 
 def partition_order(partition: PartitionInfo) -> list[str]:

@@ -131,7 +131,10 @@ class CatalogReads:
         """A table and the values of its chosen partitions; otherwise as :meth:`table_and_chosen`."""
         if (held := self._held(database, table, reader)) is not None:
             owner, found = held
-            return owner, [one.values for one in found.chosen(choose(owner))]
+            choice = choose(owner)
+            if choice.keep is None:
+                return owner, found.values
+            return owner, [one.values for one in found.chosen(choice)]
         return self._from_database(
             reader, lambda asks: partitions.get_table_and_chosen_values(asks, database, table, choose)
         )

@@ -322,7 +322,8 @@ class PartitionReadHandler:
         reader: Reader | None = None,
     ) -> EncodedNames:
         owner, found = self._reads.table_and_chosen_values(plain_name(database), table, choice, reader)
-        return encoded_names(owner, found[: _most(limit)])
+        most = _most(limit)
+        return encoded_names(owner, found if most is None else found[:most])
 
     def _chosen(
         self, database: str, table: str, limit: int | None, choice: Choose, reader: Reader | None
