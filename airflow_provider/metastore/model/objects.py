@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from airflow_provider.exceptions import InvalidInputError
@@ -209,14 +208,18 @@ def partition_texts(values: Iterable[str | None]) -> list[str]:
 
 
 class ListedValues(tuple[PartitionValues, ...]):
-    """The values of a list of partitions. Caches look it up at each request, so it computes its hash once."""
+    """The values of all partitions of a table at one moment, in order.
 
-    def __hash__(self) -> int:
-        return self._hash
+    It equals only itself. So a cache finds what belongs to it without a look at its thousands of values.
+    """
 
-    @cached_property
-    def _hash(self) -> int:
-        return tuple.__hash__(self)
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    __hash__ = object.__hash__
 
 
 def partition_order(partition: PartitionInfo) -> list[str]:

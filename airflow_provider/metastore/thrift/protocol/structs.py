@@ -416,12 +416,12 @@ def partition_names(table: TableInfo, partitions: Iterable[Sequence[str | None]]
 
 def encoded_names(table: TableInfo, partitions: Sequence[PartitionValues]) -> EncodedNames:
     """The same names, encoded; the last ones are kept, for tables that change seldom."""
-    listed = partitions if isinstance(partitions, ListedValues) else ListedValues(partitions)
+    listed = partitions if isinstance(partitions, ListedValues) else tuple(partitions)
     return _encoded_names(tuple(key.name for key in table.partition_keys), listed)
 
 
 @cached(LRUCache(_MOST_NAMES, getsizeof=lambda names: len(names.encoded)), lock=threading.Lock())
-def _encoded_names(keys: tuple[str, ...], partitions: ListedValues) -> EncodedNames:
+def _encoded_names(keys: tuple[str, ...], partitions: tuple[PartitionValues, ...]) -> EncodedNames:
     texts = [name.encode() for name in _names(keys, partitions)]
     start = _LIST.pack(TType.STRING, len(texts))
     return EncodedNames(start + b"".join(_LENGTH.pack(len(text)) + text for text in texts))
