@@ -1,11 +1,10 @@
 """A replica: answers reads of the metastore from memory, as fresh as the reader needs them.
 
-The design is that of the document "Synchronized Metastore Cache" (HIVE-21637). Any number of
-replicas work over one database, which stays the truth. A reader takes a
-:class:`~airflow_provider.metastore.model.ReadSnapshot` from the database, and sends with every read
-the table's id and the write ids that it sees. A replica answers from memory when its copy holds
-all of them, and from the database otherwise. So no answer is older than the reader's snapshot, whichever
-replica it asks.
+The design is that of the document "Synchronized Metastore Cache" (HIVE-21637). Any number of replicas work
+over one database, which stays the truth. A reader takes a
+:class:`~airflow_provider.metastore.model.ReadSnapshot` from the database, and sends with every read the
+table's id and the write ids that it sees. A replica answers from memory when its copy holds all of them, and
+from the database otherwise. So no answer is older than the reader's snapshot, whichever replica it asks.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ class MissReason(StrEnum):
 class CacheStatistics:
     """The counters of a replica since it was opened.
 
-    :param hits: reads that memory answered. The database was asked for its last event where a reader named
-        no write ids, and for nothing in all other cases.
+    :param hits: reads that memory answered; of the database only the last event was asked, or nothing.
     :param misses: reads that the database answered, by reason.
     :param tables: tables that are in memory now.
     :param bytes: roughly, the memory that tables, databases and functions take.
@@ -252,7 +250,6 @@ class CachedStore:
         :param filter_text: Hive's partition filter language; see :mod:`.partition_filter`.
         :raises InvalidInputError: also when the filter cannot be used on this table.
         """
-        # The filter runs outside the lock.
         owner, found = self.get_table_and_ordered_partitions(database, table, **reader)
         return found.chosen(partition_choice(filter_text, owner.partition_keys))
 

@@ -20,8 +20,10 @@ from airflow_provider.metastore.model import TableInfo
 from airflow_provider.metastore.notifications import last_event_id
 
 # A table is copied into memory when so many requests have not found it there. For few requests the database
-# costs less: the names of all partitions are shorter than the partitions.
+# costs less: the names of all partitions are shorter than the partitions. Each copy that is not kept, or is
+# evicted, doubles the number for the next one.
 _WORTH_A_COPY = 3
+_MOST_MISSED = 1_000
 _MOST_PARTITIONS = 20_000
 _MOST_COUNTED = 10_000
 
@@ -40,8 +42,9 @@ class LatestReads:
         self._engine = engine
         self._state = state
         self._lock = lock
-        # Requests that found no copy, by table and by whether they want its partitions.
-        self._missed: LRUCache[tuple[str, str, bool], int] = LRUCache(_MOST_COUNTED)
+        # By table, and by whether its partitions are wanted: the requests that found no copy, and how many of
+        # them are worth one.
+        self._missed: LRUCache[tuple[str, str, bool], tuple[int, int]] = LRUCache(_MOST_COUNTED)
 
     def table(
         self, database: str, name: str, *, with_partitions: bool = False
@@ -55,8 +58,8 @@ class LatestReads:
         key = (database.lower(), name.lower(), with_partitions)
         with self._lock:
             is_missing = self._copy(*key) is None
-            missed = self._missed[key] = self._missed.get(key, 0) + 1 if is_missing else 0
-        if is_missing and (missed < _WORTH_A_COPY or not self._make_copy(*key)):
+            is_worth_it = is_missing and self._is_worth_a_copy(key)
+        if is_missing and not (is_worth_it and self._make_copy(*key)):
             return None
         event_id = last_event_id(self._engine)
         with self._lock:
@@ -70,6 +73,12 @@ class LatestReads:
         copy = self._state.tables.by_name(database, name)
         return None if copy is None or (with_partitions and copy.partitions is None) else copy
 
+    def _is_worth_a_copy(self, key: tuple[str, str, bool]) -> bool:
+        missed, needed = self._missed.get(key, (0, _WORTH_A_COPY))
+        is_worth_it = missed + 1 >= needed
+        self._missed[key] = (0, min(2 * needed, _MOST_MISSED)) if is_worth_it else (missed + 1, needed)
+        return bool(is_worth_it)
+
     def _make_copy(self, database: str, name: str, with_partitions: bool) -> bool:
         """Read a table into memory.
 
@@ -80,7 +89,7 @@ class LatestReads:
                 connection, database, name, with_partitions=with_partitions, most_partitions=_MOST_PARTITIONS
             )
         )
+        if with_partitions and fresh.partitions is None:
+            return False
         with self._lock:
-            self._missed[database, name, with_partitions] = 0  # the next attempt waits for as many requests
-            is_whole = fresh.partitions is not None or not with_partitions
-            return is_whole and self._state.keep(fresh)
+            return self._state.keep(fresh)

@@ -247,6 +247,29 @@ def test_a_request_without_write_ids_is_answered_from_memory_while_it_has_the_la
     assert r1.statistics().hits == hits + 6
 
 
+def test_a_table_that_is_asked_for_again_and_again_joins_memory_unless_it_is_too_large(
+    r1: CachedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_months(r1.metastore, "1", "2", "3")
+    r1.updater.step()
+    r1._state.tables.clear()
+    handler = partitions_of(r1)
+
+    def asked(times: int) -> int:
+        """Ask by a filter, and count the answers from memory."""
+        before = r1.statistics().hits
+        for _ in range(times):
+            assert months(handler.get_partitions_by_filter("lake", "flights", "month = 2", -1)) == ["2"]
+        return r1.statistics().hits - before
+
+    monkeypatch.setattr("airflow_provider.metastore.cache.latest_reads._MOST_PARTITIONS", 2)
+    assert asked(3 + 5) == 0
+    monkeypatch.setattr("airflow_provider.metastore.cache.latest_reads._MOST_PARTITIONS", 3)
+    assert asked(3) == 3  # the sixth request after the first attempt, and all that follow
+    r1._state.tables.clear()
+    assert asked(3 * 2 * 2 + 2) == 3
+
+
 def test_a_request_without_write_ids_sees_an_open_transaction_in_memory_as_in_the_database(
     r1: CachedStore,
 ) -> None:

@@ -302,13 +302,7 @@ class PartitionReadHandler:
         return self._described(owner, [found])[0]
 
     def _partitions(
-        self,
-        database: str,
-        table: str,
-        limit: int,
-        choice: Choose = _all,
-        *,
-        reader: Reader | None = None,
+        self, database: str, table: str, limit: int, choice: Choose = _all, *, reader: Reader | None = None
     ) -> EncodedPartitions:
         return self._structs.encoded_partitions(*self._chosen(database, table, limit, choice, reader))
 
@@ -332,12 +326,7 @@ class PartitionReadHandler:
         return self._reads.table_and_chosen(plain_name(database), table, choice, _most(limit), reader)
 
     def _specs(
-        self,
-        database: str,
-        table: str,
-        limit: int,
-        choice: Choose = _all,
-        reader: Reader | None = None,
+        self, database: str, table: str, limit: int, choice: Choose = _all, reader: Reader | None = None
     ) -> list[Any]:
         owner, found = self._chosen(database, table, limit, choice, reader)
         return partition_specs(owner, self._described(owner, found))
