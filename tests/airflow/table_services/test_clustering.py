@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider.concurrency import begin_planned
+from airflow_provider.concurrency import begin_planned, pending_instants
 from airflow_provider.exceptions import JobFailedError, NoSuchInstantError, ServiceStoppedError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.operators import ClusteringOperator, RunClusteringOperator, ScheduleClusteringOperator
@@ -114,7 +114,7 @@ def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(
     store, before = Store(), rows_of(small_files)
     operator = ClusteringOperator(task_id="cluster", **TABLE, engine="spark")
     thread, outcome = in_thread(lambda: operator.execute(try_of(store)))
-    until(lambda: pending_clusterings(small_files) != pending_clusterings(small_files, idle=True))
+    until(lambda: any(each.alive for each in pending_instants(small_files)))
     operator.on_kill()
     thread.join(300)
     assert isinstance(outcome[0], JobFailedError)
@@ -126,6 +126,20 @@ def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(
     # A retry after the commit does nothing more, and starts no job.
     again = ClusteringOperator(task_id="cluster", **TABLE, spark_conn_id=nowhere).execute(try_of(store))
     assert again == result
+
+
+def test_a_task_that_is_killed_before_its_job_begins_leaves_a_plan_for_its_retry(
+    small_files, nowhere, monkeypatch
+):
+    store, before = Store(), rows_of(small_files)
+    operator = ClusteringOperator(task_id="cluster", **TABLE, spark_conn_id=nowhere)
+    monkeypatch.setattr(operator, "_choose", lambda *_: operator.on_kill() or "arrow")
+    with pytest.raises(JobFailedError):
+        operator.execute(try_of(store))
+    assert len(pending_clusterings(small_files, idle=True)) == 1
+    result = ClusteringOperator(task_id="cluster", **TABLE, spark_conn_id=nowhere).execute(try_of(store))
+    assert (result["groups_done"], rows_of(small_files)) == (2, before)
+    assert pending_clusterings(small_files) == []
 
 
 def test_a_plan_that_others_have_carried_out_or_rolled_back(small_files, nowhere):
