@@ -114,6 +114,10 @@ def ingest_arrow(
     return commit_once(job, write, metastore=metastore, table=table if isinstance(table, HudiTable) else None)
 
 
+def _numbers_of(rows: pa.Table) -> pa.Array:
+    return pa.array(np.arange(rows.num_rows))
+
+
 def _logged(plan: WritePlan, reports: Iterable[Report]) -> Iterator[Report]:
     """Pass the reports on, and log their number every few seconds."""
     logged_at = time.monotonic()
@@ -136,22 +140,26 @@ class _Sent:
     """Rows, and the targets that they are sent to.
 
     :param rows: the rows.
+    :param keys: their record keys.
+    :param partitions: numbers of their partitions.
     :param positions: positions among them; a row can go to several targets.
     :param targets: number of the target for each position.
     """
 
-    rows: ArrowRows
+    rows: pa.Table
+    keys: pa.Array
+    partitions: _Numbers
     positions: _Numbers
     targets: _Numbers
 
     def by_target(self) -> Iterator[tuple[int, pa.Table]]:
         """The rows of each target that has any, in the order in which they arrived."""
+        if 0 < len(self.targets) == self.rows.num_rows and (self.targets == self.targets[0]).all():
+            yield int(self.targets[0]), self.rows
+            return
         order = np.lexsort((self.positions, self.targets))
         numbers, starts = np.unique(self.targets[order], return_index=True)
-        if len(numbers) == 1 and len(order) == self.rows.rows.num_rows:
-            yield int(numbers[0]), self.rows.rows
-            return
-        sorted_ = self.rows.rows.take(pa.array(self.positions[order]))
+        sorted_ = self.rows.take(pa.array(self.positions[order]))
         ends = [*starts[1:].tolist(), len(order)]
         for number, begin, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
             yield number, sorted_.slice(begin, end - begin)
@@ -200,11 +208,10 @@ class ArrowRows(IncomingRows):
         if not data.num_rows:
             raise EmptySourceError(f"the data for table {table.location} holds no row; nothing was written")
         rows = conform(data, columns.rows).combine_chunks()
-        numbers = pa.array(np.arange(rows.num_rows))
-        keys = numbers if table.config.generates_keys else record_keys(rows, table.config)
+        keys = _numbers_of(rows) if table.config.generates_keys else record_keys(rows, table.config)
         paths = partition_paths(rows, table.config).dictionary_encode()
         if job.kind_on(table).looks_up_keys:
-            rows = rows.append_column(ARRIVAL, numbers)
+            rows = rows.append_column(ARRIVAL, _numbers_of(rows))
         partitions = paths.indices.to_numpy().astype(np.int64)
         return cls(columns, rows, keys, paths.dictionary.to_pylist(), partitions, table.storage)
 
@@ -293,9 +300,7 @@ class ArrowRows(IncomingRows):
 
     def sent_to(self, numbers: Collection[int]) -> ArrowRows:
         """See :meth:`IncomingRows.sent_to`."""
-        chosen = [
-            (sent.rows, sent.positions[np.isin(sent.targets, list(numbers))]) for sent in list(self._sent)
-        ]
+        chosen = [(sent, sent.positions[np.isin(sent.targets, list(numbers))]) for sent in list(self._sent)]
         return ArrowRows(
             self.columns,
             pa.concat_tables([each.rows.take(pa.array(at)) for each, at in chosen]).combine_chunks(),
@@ -308,7 +313,7 @@ class ArrowRows(IncomingRows):
 
     def unsent(self) -> ArrowRows:
         """See :meth:`IncomingRows.unsent`."""
-        return replace(self, _sent=[])
+        return replace(self, _sent=[]) if self._sent or self._found else self
 
     def _of_partition(self, path: str) -> _Numbers:
         return np.flatnonzero(self.partitions == self.paths.index(path))
@@ -331,8 +336,11 @@ class ArrowRows(IncomingRows):
             positions.append(new)
             targets.append(self._shared_out(new, shares))
         if not positions:
-            return _Sent(self, np.empty(0, np.int64), np.empty(0, np.int64))
-        return _Sent(self, np.concatenate(positions), np.concatenate(targets))
+            return self._going(np.empty(0, np.int64), np.empty(0, np.int64))
+        return self._going(np.concatenate(positions), np.concatenate(targets))
+
+    def _going(self, positions: _Numbers, targets: _Numbers) -> _Sent:
+        return _Sent(self.rows, self.keys, self.partitions, positions, targets)
 
     def _routed_by_buckets(self, plan: FileGroupPlan) -> _Sent:
         count, codes = self._in_buckets
@@ -342,7 +350,7 @@ class ArrowRows(IncomingRows):
             np.int64,
         )[at]
         goes = np.flatnonzero(numbers >= 0)
-        return _Sent(self, goes, numbers[goes])
+        return self._going(goes, numbers[goes])
 
     def _shared_out(self, positions: _Numbers, shares: Sequence[tuple[int, int]]) -> _Numbers:
         numbers = np.array([number for number, _ in shares])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from airflow_provider.concurrency import (
@@ -99,9 +99,8 @@ class Ingestion:
         self._look_at_columns(writer.schema_timeline)
         plan = self._planned(self._rows, writer.view)
         replaced = self._replaced(writer.view)
-        writer.plan(
-            [*plan.file_groups, *replaced], plan.new_in, appended=plan.appended, looked_in=self._looked_in
-        )
+        looked_in = partial(_looked_in, self._rows.counts)
+        writer.plan([*plan.file_groups, *replaced], plan.new_in, appended=plan.appended, looked_in=looked_in)
         log.info(
             "instant %s: %s rows of %d partitions go to %d file groups, %d of them new; planned in %.1f s",
             *(writer.instant, f"{sum(self._rows.counts.values()):,}"),
@@ -270,14 +269,9 @@ class Ingestion:
                     raise self._has_lost(group, _IS_MERGED_AGAIN.format(again))
         return plan
 
-    def _looked_in(self) -> Iterable[str]:
-        """The partitions in which this write has looked for the rows' keys."""
-        return self.writer.view.all_partitions() if self._has_record_index else self._rows.counts
-
     @property
     def _has_record_index(self) -> bool:
-        indexes = self.writer.view.indexes
-        return indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX)
+        return _has_record_index(self.writer.view)
 
     @property
     def _logs_to_record_index(self) -> bool:
@@ -424,6 +418,15 @@ class Ingestion:
 
 def _file_group(stat: WriteStat) -> FileGroupId:
     return FileGroupId(stat.partition_path, stat.file_id)
+
+
+def _has_record_index(view: FileSystemView) -> bool:
+    return view.indexes is not None and view.indexes.has(MetadataPartition.RECORD_INDEX)
+
+
+def _looked_in(partitions: Iterable[str], view: FileSystemView) -> Iterable[str]:
+    """The partitions in which a write has looked for the keys of rows of some partitions."""
+    return view.all_partitions() if _has_record_index(view) else partitions
 
 
 def _by_partition(file_groups: Iterable[FileGroupId]) -> dict[str, list[str]]:

@@ -38,6 +38,7 @@ class Recurring:
         _starter.remove(self)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
+        self._call = _nothing  # its owner, which has it, is freed at once, and not by the garbage collector
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -46,6 +47,10 @@ class Recurring:
     def _run(self) -> None:
         while not self._stopped.is_set() and self._call():
             self._stopped.wait(self._interval)
+
+
+def _nothing() -> bool:
+    return False
 
 
 class _Starter:

@@ -212,7 +212,9 @@ def _column(batch: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
             f"column {name!r} is not in the data, which has {', '.join(batch.schema.names)}", column=name
         )
     column = batch.column(position)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _key_text(batch: pa.Table | pa.RecordBatch, name: str) -> pa.Array:

@@ -34,6 +34,11 @@ from airflow_provider.table.timeline import Action, State, Timeline
 log = logging.getLogger(__name__)
 
 
+def no_partitions(view: FileSystemView) -> Iterable[str]:
+    """The partitions in which a write has looked for keys that looks for none."""
+    return ()
+
+
 class Write:
     """A write that has an instant and a heartbeat.
 
@@ -45,7 +50,7 @@ class Write:
     :ivar open_txn: the transaction of this write, if it goes on after the write; see
         :func:`~airflow_provider.concurrency.write.begin_write`.
     :ivar rebases: how often parts of it were merged again.
-    :ivar looked_in: returns the partitions in which it has looked for keys.
+    :ivar looked_in: returns the partitions in which it has looked for keys, given its :attr:`view`.
     :ivar losses: how often it has lost, or given way, since it first began; see
         :mod:`~airflow_provider.concurrency.conflicts.turns`.
     :ivar written_twice: by each file group that this write rewrites, the file groups that it makes of it. A
@@ -79,7 +84,7 @@ class Write:
         self.open_txn = open_txn
         self.staged_write = StagedWrite(table.storage, instant, action, info)
         self.rebases = 0
-        self.looked_in: Callable[[], Iterable[str]] = tuple
+        self.looked_in: Callable[[FileSystemView], Iterable[str]] = no_partitions
         self.losses = losses
         self.written_twice: Mapping[FileGroupId, frozenset[FileGroupId]] = {}
         self.before_entry: Callable[[CommitContent], None] = lambda _: None
@@ -156,7 +161,9 @@ class Write:
         :raises WriteConflictError: when this write builds on the writes of an open transaction.
         """
         this = self.describe(frozenset(file_groups), frozenset(appended))
-        check_no_open_transaction(self.storage, this, lambda: {*partitions, *self.looked_in()}, self.open_txn)
+        check_no_open_transaction(
+            self.storage, this, lambda: {*partitions, *self.looked_in(self.view)}, self.open_txn
+        )
 
     # --- what is measured, and said -----------------------------------------------------------
 

@@ -28,9 +28,9 @@ from airflow_provider.concurrency.conflicts import (
 )
 from airflow_provider.concurrency.undo import rollback
 from airflow_provider.concurrency.write.committing import Committing
-from airflow_provider.concurrency.write.write import Write
+from airflow_provider.concurrency.write.write import Write, no_partitions
 from airflow_provider.exceptions import NoSuchInstantError, TableServiceError, UnsupportedTableError
-from airflow_provider.table.file_groups import MERGES_IN_ANY_ORDER, BaseFile, FileGroupId
+from airflow_provider.table.file_groups import MERGES_IN_ANY_ORDER, BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.files import delete_markers
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.timeline import REWRITES, WriteStat
@@ -58,7 +58,7 @@ class Writer(Write):
         partitions: Iterable[str] = (),
         *,
         appended: Iterable[FileGroupId] = (),
-        looked_in: Callable[[], Iterable[str]] = tuple,
+        looked_in: Callable[[FileSystemView], Iterable[str]] = no_partitions,
         early_check: bool = True,
     ) -> None:
         """Put the plan: the file groups that this write will touch. It comes before the first data file.
@@ -70,8 +70,8 @@ class Writer(Write):
         :param file_groups: existing file groups that get a new slice, or are taken out.
         :param partitions: partitions that get new file groups.
         :param appended: the file groups among them that get log files alone.
-        :param looked_in: returns the partitions in which the write has looked for keys. If an open
-            transaction is aborted, a key that the write did not find may come back.
+        :param looked_in: returns the partitions in which the write has looked for keys, given its view. If an
+            open transaction is aborted, a key that the write did not find may come back.
         :param early_check: whether to look first for writes to which this one would lose. The commit checks
             those that completed since its base again.
         :raises HigherPriorityWriteError: when a live writer of higher priority works on one of the

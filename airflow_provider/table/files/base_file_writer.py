@@ -274,8 +274,10 @@ class BaseFileWriter:
     def _flush(self) -> None:
         if not self._pending:
             return
-        # Parquet keeps one dictionary per row group, and falls back to plain values at a second one.
-        table = pa.concat_tables(self._pending).unify_dictionaries()
+        table = self._pending[0]
+        if len(self._pending) > 1:
+            # Parquet keeps one dictionary per row group, and falls back to plain values at a second one.
+            table = pa.concat_tables(self._pending).unify_dictionaries()
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         if self._parquet is not None and not self._with_statistics.issubset(with_statistics(table)):
             table = pa.concat_tables([self._take_back(), table]).unify_dictionaries()

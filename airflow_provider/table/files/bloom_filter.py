@@ -28,7 +28,10 @@ _MURMUR = 1
 _HEADER = struct.Struct(">iibi")  # version, hashes, hash type, bits
 _DYNAMIC = struct.Struct(">iii")  # keys a row may hold, keys in the last row, rows
 
-_MULTIPLIER = np.uint32(0x5BD1E995)
+# Arrays without dimensions: numpy converts any other number anew at each operation, which takes longer than
+# the operation on a few keys.
+_MULTIPLIER = np.array(0x5BD1E995, np.uint32)
+_13, _15, _24 = (np.array(bits, np.uint32) for bits in (13, 15, 24))
 _WORTH_THREADS, _THREADS = 262_144, 2  # from so many keys on; more threads would wait for memory
 _WORTH_ARRAYS = 10  # from so many keys on; a call of numpy takes as long as the hashes of one key
 _WORTH_SINGLE_HASHES = 2048  # from so many keys on; with fewer, the call of numpy costs more than its work
@@ -188,7 +191,7 @@ class _Murmur:
     """The chain of hashes of keys of one length: each is the seed of the next."""
 
     def __init__(self, length: int, blocks: list[_Words], tail: _Words | None) -> None:
-        self._length = np.uint32(length)
+        self._length = np.array(length, np.uint32)
         self._blocks = blocks  # four bytes each, already mixed, which does not depend on the seed
         self._tail = tail
         count = len(blocks[0]) if blocks else len(tail) if tail is not None else 0
@@ -205,10 +208,10 @@ class _Murmur:
         if self._tail is not None:
             state ^= self._tail
             state *= _MULTIPLIER
-        np.right_shift(state, 13, out=scratch)
+        np.right_shift(state, _13, scratch)
         state ^= scratch
         state *= _MULTIPLIER
-        np.right_shift(state, 15, out=scratch)
+        np.right_shift(state, _15, scratch)
         state ^= scratch
         return state
 
@@ -266,7 +269,7 @@ class _Keys:
         for offset in range(0, whole, 4):
             block = self._words[starts + offset].astype(np.uint32, copy=False)
             block *= _MULTIPLIER
-            block ^= block >> 24
+            block ^= block >> _24
             block *= _MULTIPLIER
             blocks.append(block)
         if length == whole:

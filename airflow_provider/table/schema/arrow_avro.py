@@ -84,8 +84,15 @@ def conform(table: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     :raises IncompatibleSchemaError: when a value does not fit: a null in a column that takes no nulls, or a
         number that would lose digits.
     """
+    if isinstance(table, pa.Table) and _has_columns_of(table.schema, schema):
+        return table
     columns = [_conform_column(table, field) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _has_columns_of(found: pa.Schema, schema: pa.Schema) -> bool:
+    """Whether data need no change, and no look at their nulls."""
+    return found.equals(schema, check_metadata=True) and all(field.nullable for field in schema)
 
 
 def _conform_column(table: pa.Table | pa.RecordBatch, field: pa.Field) -> pa.ChunkedArray | pa.Array:
