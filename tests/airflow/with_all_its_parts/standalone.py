@@ -53,6 +53,9 @@ class Airflow:
             "AIRFLOW__API__PORT": self.port,
             "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__WORKERS": 1,
+            # Five seconds are too few while the server starts on a busy machine, and a task fails that gets
+            # no answer to five requests.
+            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": 120,
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": free_port(),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": free_port(),
             # It starts its parts by the name `airflow`.
