@@ -237,6 +237,10 @@ def test_servers_killed_at_any_moment_lose_nothing_that_they_answered(
             process.kill()
         for client in clients:
             client.join()
+    # PostgreSQL may still carry out the last requests of the killed servers.
+    working = text("SELECT count(*) FROM pg_stat_activity WHERE state <> 'idle' AND pid <> pg_backend_pid()")
+    while metastore.engine.read(lambda connection: connection.execute(working).scalar_one()):
+        time.sleep(0.01)
     events = metastore.next_events(first_event, 1_000_000)
     last = metastore.current_event_id()
     assert [event.event_id for event in events] == list(range(first_event + 1, last + 1))
