@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import time
@@ -152,17 +153,28 @@ class _Sent:
     positions: _Numbers
     targets: _Numbers
 
-    def by_target(self) -> Iterator[tuple[int, pa.Table]]:
-        """The rows of each target that has any, in the order in which they arrived."""
+    def by_target(self) -> Iterator[tuple[int, _Numbers | None]]:
+        """The positions of the rows of each target that has any, in the order in which the rows arrived.
+
+        They are None if all rows go to one target.
+        """
         if 0 < len(self.targets) == self.rows.num_rows and (self.targets == self.targets[0]).all():
-            yield int(self.targets[0]), self.rows
+            yield int(self.targets[0]), None
             return
-        order = np.lexsort((self.positions, self.targets))
-        numbers, starts = np.unique(self.targets[order], return_index=True)
-        sorted_ = self.rows.take(pa.array(self.positions[order]))
-        ends = [*starts[1:].tolist(), len(order)]
-        for number, begin, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
-            yield number, sorted_.slice(begin, end - begin)
+        order = np.lexsort((self.positions, _for_sorting(self.targets)))
+        numbers, positions = self.targets[order], self.positions[order]
+        borders = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
+        for begin, end in itertools.pairwise(borders.tolist()):
+            yield int(numbers[begin]), positions[begin:end]
+
+    def chosen(self, positions: _Numbers | None) -> pa.Table:
+        """Rows by their positions; all rows if there are none."""
+        return self.rows if positions is None else self.rows.take(pa.array(positions))
+
+
+def _for_sorting(numbers: _Numbers) -> npt.NDArray[np.integer[Any]]:
+    """Numbers in a type that numpy sorts fast: it sorts two bytes by radix."""
+    return numbers.astype(np.uint16) if numbers.max(initial=0) < 1 << 16 else numbers
 
 
 @dataclass
@@ -276,7 +288,7 @@ class ArrowRows(IncomingRows):
         numbers = index.of_rows(self.keys, self.paths, self.partitions)
         self._in_buckets = index.buckets, self.partitions * index.buckets + numbers
         found: dict[str, list[int]] = {}
-        for code in np.unique(self._in_buckets[1]).tolist():
+        for code in np.flatnonzero(np.bincount(self._in_buckets[1])).tolist():
             found.setdefault(self.paths[code // index.buckets], []).append(code % index.buckets)
         return found
 
@@ -285,10 +297,10 @@ class ArrowRows(IncomingRows):
         sent = self._routed(plan)
         self._sent.append(sent)
 
-        def write(target: tuple[int, pa.Table]) -> Report:
-            number, rows = target
+        def write(target: tuple[int, _Numbers | None]) -> Report:
+            number, positions = target
             task = FileGroupTask(write_plan, number, write_token=f"{number}-0-0")
-            return task.run(rows.to_batches(max_chunksize=ROWS_A_WRITE))
+            return task.run(sent.chosen(positions).to_batches(max_chunksize=ROWS_A_WRITE))
 
         if len(sent.positions) < _WORTH_THREADS and len(write_plan.targets) < _MANY_FILES:
             return list(_logged(write_plan, _until_an_error(map(write, sent.by_target()))))
@@ -344,11 +356,11 @@ class ArrowRows(IncomingRows):
 
     def _routed_by_buckets(self, plan: FileGroupPlan) -> _Sent:
         count, codes = self._in_buckets
-        distinct, at = np.unique(codes, return_inverse=True)
-        numbers = np.array(
-            [plan.buckets.get(self.paths[c // count], {}).get(c % count, -1) for c in distinct.tolist()],
-            np.int64,
-        )[at]
+        targets = np.full(len(self.paths) * count, -1)
+        for at, path in enumerate(self.paths):
+            for bucket, number in plan.buckets.get(path, {}).items():
+                targets[at * count + bucket] = number
+        numbers = targets[codes]
         goes = np.flatnonzero(numbers >= 0)
         return self._going(goes, numbers[goes])
 

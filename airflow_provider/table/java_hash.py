@@ -36,7 +36,11 @@ def java_hashes(texts: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
     starts, lengths = ends[:-1], np.diff(ends)
     content = np.frombuffer(data or b"", np.uint8)
     codes = np.zeros(len(array), np.uint32)
-    for position in range(int(lengths.max(initial=0))):
+    shortest = int(lengths.min())
+    for position in range(shortest):
+        codes *= np.uint32(31)
+        codes += content[starts + position]
+    for position in range(shortest, int(lengths.max(initial=0))):
         longer = np.flatnonzero(lengths > position)
         codes[longer] = codes[longer] * np.uint32(31) + content[starts[longer] + position]
     # For characters beyond ASCII the bytes are not Java's UTF-16 units.

@@ -59,6 +59,8 @@ class Batch:
 
     def filter(self, chosen: Mask) -> Batch:
         """The rows where the mask is true, in their order."""
+        if chosen.all():
+            return self
         where = pa.array(chosen)
         deletes = None if self.deletes is None else self.deletes[chosen]
         ordering = tuple(column.filter(where) for column in self.ordering)

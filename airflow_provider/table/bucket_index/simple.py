@@ -62,16 +62,15 @@ class BucketIndex:
         :param partitions: the position of each row's partition among the paths.
         """
         del paths, partitions  # a key has the same bucket in every partition
-        encoded = keys.dictionary_encode()
-        distinct = encoded.dictionary
-        is_composed = np.array(pc.and_(pc.match_substring(distinct, ","), pc.match_substring(distinct, ":")))
-        hashes = np.zeros(len(distinct), np.uint32)
-        whole = distinct.filter(pa.array(~is_composed))
-        hashes[~is_composed] = 31 + java_hashes(whole)
-        for position in np.flatnonzero(is_composed).tolist():
-            hashes[position] = _list_hash(hash_values(distinct[position].as_py(), self.hash_fields))
-        numbers = (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % self.buckets
-        found: npt.NDArray[np.int64] = numbers[encoded.indices.to_numpy()]
+        is_composed = np.array(pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":")))
+        hashes = np.zeros(len(keys), np.uint32)
+        hashes[~is_composed] = 31 + java_hashes(keys.filter(pa.array(~is_composed)))
+        if is_composed.any():
+            composed = keys.filter(pa.array(is_composed)).dictionary_encode()
+            values = (hash_values(key, self.hash_fields) for key in composed.dictionary.to_pylist())
+            distinct = np.array([_list_hash(each) for each in values], np.uint32)
+            hashes[is_composed] = distinct[composed.indices.to_numpy()]
+        found: npt.NDArray[np.int64] = (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % self.buckets
         return found
 
     def file_groups(self, partition_path: str, file_ids: Iterable[str]) -> dict[int, str]:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from airflow_provider.exceptions import InvalidInputError, UnsupportedTableError
 from airflow_provider.table.files.base_file_reader import FOOTER_AVRO_SCHEMA
 from airflow_provider.table.files.base_file_writer import sequence_numbers
-from airflow_provider.table.files.column_properties import with_statistics
+from airflow_provider.table.files.column_properties import with_statistics, worth_a_dictionary
 from airflow_provider.table.files.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
 from airflow_provider.table.files.log_records import DeletedRecord, WrappedValue, encode_deletes
 from airflow_provider.table.files.markers import MarkerType, write_marker
@@ -146,6 +146,7 @@ class LogFileWriter:
             sink,
             self._columns,
             compression="snappy",
+            use_dictionary=worth_a_dictionary(rows),
             write_statistics=sorted(with_statistics(rows)),
             store_schema=False,
         ) as parquet:
