@@ -42,6 +42,7 @@ from airflow_provider.locks import LockProvider
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
+from airflow_provider.table.files import BloomFilter
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
 from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
@@ -270,17 +271,23 @@ class ArrowRows(IncomingRows):
         self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes | None
     ) -> list[tuple[BaseFile, _Numbers]]:
         """Locate keys in the files, except in those with bloom filters in an index."""
-        hits = []
+        asked: list[tuple[BaseFile, _Numbers, pa.Array, BloomFilter | None]] = []
         for path, files in base_files.items():
             positions = self._of_partition(path)
             keys = self.keys.take(pa.array(positions))
-            blooms = indexes.bloom_filters([each.path for each in files]) if indexes else None
-            for base_file in files:
-                bloom = (blooms or {}).get(base_file.path)
-                found = keys_in_base_file(self.storage, base_file.path, keys, bloom)
-                if found.any():
-                    hits.append((base_file, positions[found]))
-        return hits
+            blooms = (indexes and indexes.bloom_filters([each.path for each in files])) or {}
+            asked.extend((each, positions, keys, blooms.get(each.path)) for each in files)
+
+        def look(question: tuple[BaseFile, _Numbers, pa.Array, BloomFilter | None]) -> _Numbers:
+            base_file, positions, keys, bloom = question
+            return positions[keys_in_base_file(self.storage, base_file.path, keys, bloom)]
+
+        if len(self.keys) < _WORTH_THREADS and len(asked) < _MANY_FILES:
+            found = [look(each) for each in asked]
+        else:
+            with ThreadPoolExecutor(os.cpu_count(), "key-lookup") as pool:
+                found = list(pool.map(look, asked))
+        return [(each[0], positions) for each, positions in zip(asked, found, strict=True) if len(positions)]
 
     def in_buckets(self, index: BucketIndex) -> Mapping[str, Collection[int]]:
         """See :meth:`IncomingRows.in_buckets`."""
