@@ -11,6 +11,7 @@ from tests.sweep import share_of
 from tests.unit.concurrency.simulation.actors import (
     EVERY_COMMIT,
     REBASE,
+    add_appender,
     add_table_compaction_executor,
     add_table_compactor,
     add_writer,
@@ -101,4 +102,98 @@ def test_a_compaction_that_overtakes_an_upsert_loses_nothing_and_waits_for_nobod
     simulation.run([0] * overtaken_at + [1] * 500)
     assert "w3" in simulation.committed()
     assert seen(simulation) == {**SEEN, "a": [*SEEN["a"], "w3"], "b": [*SEEN["b"], "w3"]}
+    check(simulation)
+
+
+# --- with non-blocking concurrency ------------------------------------------------------------
+
+ONES = {"a": ["n0", "n1", "n2"], "b": ["n0"]}
+TWOS = {"nw": ["n0", "n2"]}
+"""The keys of the two buckets: a bucket is the length of its keys."""
+ALL = {**ONES, **TWOS}
+AFTER = {**ALL, "a": [*ALL["a"], "n3"], "c": ["n3"], "nw": [*ALL["nw"], "n3"]}
+
+
+def appended() -> Simulation:
+    """A non-blocking table with two buckets: one has a base file and log files, the other only log files."""
+    return _appended().copy()
+
+
+@cache
+def _appended() -> Simulation:
+    simulation = Simulation(non_blocking=True)
+    add_appender(simulation, "n0", ["a", "b"])
+    simulation.run([])
+    add_table_compactor(simulation, "first")
+    simulation.run([])
+    for name, keys in (("n1", ["a"]), ("n0", ["nw"]), ("n2", ["a", "nw"])):
+        add_appender(simulation, name, keys)
+        simulation.run([])
+    assert seen(simulation) == ALL
+    return simulation
+
+
+@cache
+def operations_on_buckets() -> int:
+    simulation = appended()
+    before = len(simulation.trace)
+    add_table_compactor(simulation, "compactor")
+    simulation.run([])
+    assert not logs(simulation)
+    return len(simulation.trace) - before
+
+
+@pytest.mark.parametrize("killed_at", share_of(range(operations_on_buckets())))
+def test_a_killed_compaction_of_buckets_is_undone_or_done_and_the_next_one_goes_on(killed_at: int) -> None:
+    simulation = appended()
+    add_table_compactor(simulation, "compactor")
+    simulation.run([0] * killed_at + [900])
+    assert seen(simulation) == ALL
+    # Whatever is left of it, a writer appends to the same buckets before anybody has recovered.
+    add_appender(simulation, "n3", ["a", "c", "nw"])
+    simulation.run([])
+    assert seen(simulation) == AFTER
+    recover(simulation)
+    for name in ("next", "after it"):  # what was appended after the plan belongs to the next plan
+        add_table_compactor(simulation, name)
+        add_table_compaction_executor(simulation, f"{name}, an executor")
+        simulation.run([])
+    assert logs(simulation) == []
+    assert seen(simulation) == AFTER
+    check(simulation)
+
+
+@pytest.mark.parametrize("overtaken_at", share_of(range(0, operations_on_buckets(), 2)))
+def test_two_compactors_of_buckets_complete_a_plan_once(overtaken_at: int) -> None:
+    simulation = appended()
+    add_table_compactor(simulation, "compactor")
+    add_table_compaction_executor(simulation, "executor")
+    simulation.run([0] * overtaken_at + [1] * 500)
+    assert seen(simulation) == ALL
+    check(simulation)
+
+
+@pytest.mark.parametrize("overtaken_at", share_of(range(operations_on_buckets())))
+def test_an_appending_writer_that_overtakes_a_compaction_neither_conflicts_nor_waits(
+    overtaken_at: int,
+) -> None:
+    simulation = appended()
+    add_table_compactor(simulation, "compactor")
+    add_appender(simulation, "n3", ["a", "c", "nw"])
+    simulation.run([0] * overtaken_at + [1] * 500)
+    assert simulation.committed() == {"n0", "n1", "n2", "n3"}
+    assert seen(simulation) == AFTER
+    check(simulation)
+
+
+@pytest.mark.parametrize("overtaken_at", share_of(range(0, 40, 2)))
+def test_a_compaction_that_overtakes_an_appending_writer_neither_conflicts_nor_waits(
+    overtaken_at: int,
+) -> None:
+    simulation = appended()
+    add_appender(simulation, "n3", ["a", "c", "nw"])
+    add_table_compactor(simulation, "compactor")
+    simulation.run([0] * overtaken_at + [1] * 500)
+    assert simulation.committed() == {"n0", "n1", "n2", "n3"}
+    assert seen(simulation) == AFTER
     check(simulation)
