@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -257,7 +258,8 @@ class ArrowRows(IncomingRows):
         self, base_files: Mapping[str, Sequence[BaseFile]], indexes: UsableIndexes
     ) -> list[tuple[BaseFile, _Numbers]] | None:
         """Locate keys by the record index; None where it cannot be used, or is not of the files' snapshot."""
-        chosen = np.flatnonzero(np.isin(self.partitions, [self.paths.index(path) for path in base_files]))
+        asked = [number for number, path in enumerate(self.paths) if path in base_files]
+        chosen = np.flatnonzero(np.isin(self.partitions, asked))
         paths = pa.array(self.paths, pa.string()).take(pa.array(self.partitions[chosen]))
         found = located(indexes, self.keys.take(pa.array(chosen)), paths)
         if found is None:
@@ -335,7 +337,14 @@ class ArrowRows(IncomingRows):
         return replace(self, _sent=[]) if self._sent or self._found else self
 
     def _of_partition(self, path: str) -> _Numbers:
-        return np.flatnonzero(self.partitions == self.paths.index(path))
+        """The positions of a partition's rows, in the order in which they arrived."""
+        return self._by_partition[path]
+
+    @cached_property
+    def _by_partition(self) -> Mapping[str, _Numbers]:
+        order = np.argsort(_for_sorting(self.partitions), kind="stable")
+        ends = np.cumsum(np.bincount(self.partitions, minlength=len(self.paths)))[:-1]
+        return dict(zip(self.paths, np.split(order, ends), strict=True))
 
     def _routed(self, plan: FileGroupPlan) -> _Sent:
         """Assign rows to targets."""

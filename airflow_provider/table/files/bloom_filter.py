@@ -86,6 +86,11 @@ class BloomFilter:
         _verify_type_code(type_code)
         bits = math.ceil(entries * (-math.log(false_positives) / math.log(2) ** 2))
         hashes = math.ceil(math.log(2) * bits / entries)
+        if len(keys) < min(_WORTH_ARRAYS, entries + 1):
+            _verify_no_null(keys)
+            row = _row_of_few(keys.to_pylist(), bits, hashes)
+            is_simple = type_code == SIMPLE
+            return cls(bits, hashes, (row,), *(() if is_simple else (entries, len(keys))))
         view = _Keys(keys)
         if type_code == SIMPLE:
             return cls(bits, hashes, (_fill(view, np.arange(view.count), bits, hashes),))
@@ -223,6 +228,11 @@ class _Murmur:
         self._scratch = np.empty_like(self._state)
 
 
+def _verify_no_null(keys: pa.Array | pa.ChunkedArray) -> None:
+    if keys.null_count:
+        raise ValueError(f"{keys.null_count} of {len(keys)} record keys are null")
+
+
 class _Keys:
     """Strings as the buffers in which Arrow stores them."""
 
@@ -230,8 +240,7 @@ class _Keys:
         array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
         if isinstance(array, pa.ChunkedArray):  # more than 2 GiB of text
             array = pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in array.chunks])
-        if array.null_count:
-            raise ValueError(f"{array.null_count} of {len(array)} record keys are null")
+        _verify_no_null(array)
         self.count = len(array)
         _, offsets, data = array.buffers()
         width = np.int64 if pa.types.is_large_string(array.type) else np.int32
@@ -315,6 +324,14 @@ def _positions_of(key: bytes, bits: int, hashes: int) -> Iterator[int]:
         yield min(state, (1 << 32) - state) % bits  # abs() of a Java int
 
 
+def _row_of_few(keys: Iterable[str], bits: int, hashes: int) -> _Bits:
+    row = bytearray((bits + 7) // 8)
+    for key in keys:
+        for position in _positions_of(key.encode(), bits, hashes):
+            row[position >> 3] |= 1 << (position & 7)
+    return np.frombuffer(bytes(row), np.uint8)
+
+
 def _fill(keys: _Keys, members: _Longs, bits: int, hashes: int) -> _Bits:
     unpacked = np.zeros((bits + 7) // 8 * 8, np.uint8)
     _set_bits(unpacked, keys, members, bits, hashes)
@@ -331,11 +348,6 @@ def _set_bits(unpacked: _Bits, keys: _Keys, members: _Longs, bits: int, hashes: 
             for _ in range(hashes):
                 unpacked[_positions(hashed.next(), bits)] = 1
 
-    if len(members) < _WORTH_ARRAYS:
-        for key in keys.texts(members.tolist()):
-            for position in _positions_of(key, bits, hashes):
-                unpacked[position] = 1
-        return
     if len(members) < _WORTH_THREADS:
         set_those_of(members)
         return
