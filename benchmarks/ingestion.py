@@ -2,8 +2,8 @@
 
 * bulk ingestion of 2 million rows (six copies of the flights of 2013 under six years), beside
   Spark's Parquet write of the same rows in the same session;
-* an upsert of 200,000 rows into them (180,000 updates over all years, 20,000 new), beside
-  delta-rs' MERGE of the same rows into the same rows.
+* an upsert of 200,000 rows into them (180,000 updates over all years, 20,000 new), into a copy-on-write
+  and a merge-on-read table, each beside delta-rs' MERGE of the same rows into the same rows.
 
 Usage: ``python -m benchmarks.ingestion [--runs N]``. The first two rounds warm up and are not
 counted. Prints medians and ratios; on a busy machine only the ratios mean something.
@@ -87,10 +87,10 @@ def timed(run: Callable[[], object], prepare: Callable[[], object]) -> tuple[flo
 class Ours:
     """This package, in a Spark session."""
 
-    def __init__(self, spark: SparkSession, workload: Workload) -> None:
-        self._spark, self._workload = spark, workload
-        self.location = workload.folder / "hudi"
-        self._loaded = workload.folder / "hudi-loaded"
+    def __init__(self, spark: SparkSession, workload: Workload, table_type: str = "copy_on_write") -> None:
+        self._spark, self._workload, self._table_type = spark, workload, table_type
+        self.location = workload.folder / table_type
+        self._loaded = workload.folder / f"{table_type}-loaded"
 
     def create(self) -> None:
         shutil.rmtree(self.location, ignore_errors=True)
@@ -100,6 +100,7 @@ class Ours:
             schema=self._workload.source.schema,
             record_key=["flight_id"],
             partition_by=["year"],
+            table_type=self._table_type,
         )
 
     def bulk_insert(self) -> None:
@@ -116,7 +117,7 @@ class Ours:
         return self._loaded.exists()
 
     def restore(self) -> None:
-        shutil.rmtree(self.location)
+        shutil.rmtree(self.location, ignore_errors=True)
         shutil.copytree(self._loaded, self.location)
 
     def _ingest(self, folder: str, operation: str) -> None:
@@ -168,6 +169,7 @@ def main() -> None:
         frame = spark.read.parquet(str(workload.folder / "source"))
         parquet = workload.folder / "parquet"
         ours, theirs = Ours(spark, workload), DeltaRs(workload)
+        merge_on_read = Ours(spark, workload, "merge_on_read")
 
         def spark_write() -> None:
             frame.write.partitionBy("year").parquet(str(parquet))
@@ -184,7 +186,14 @@ def main() -> None:
                 ("ours", ours.upsert, ours.restore),
                 ("delta-rs", theirs.merge, theirs.restore),
             ),
+            "upsert on Spark, 200 k rows into 2 M, merge-on-read": (
+                ("ours", merge_on_read.upsert, merge_on_read.restore),
+                ("delta-rs", theirs.merge, theirs.restore),
+            ),
         }
+        merge_on_read.create()
+        merge_on_read.bulk_insert()
+        merge_on_read.keep()
         with Report("ingestion", f"{runs} rounds") as report:
             for name, sides in works.items():
                 turns = {who: partial(timed, run, prepare) for who, run, prepare in sides}
@@ -192,6 +201,7 @@ def main() -> None:
                 if not ours.is_kept:
                     ours.keep()
         check(ours, theirs)
+        check(merge_on_read, theirs)
 
 
 if __name__ == "__main__":
