@@ -11,6 +11,7 @@ from airflow_provider.concurrency import WriteSettings
 from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.ingestion.windows import Window
 from airflow_provider.jobs import TableJob
+from airflow_provider.table.files import BLOCKS_OF_FORMATS
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import Action
 
@@ -185,10 +186,12 @@ class IngestJob(TableJob):
     :param missing: treatment of rows that lack columns.
     :param transaction: the metastore transaction that the commit belongs to.
     :param extra_metadata: added to the commit metadata.
+    :param log_block_format: ``parquet`` or ``avro``, the format of new versions of records in log files; None
+        leaves it to the table's options.
     :param serves: whether a process with this job waits for requests to write single windows, instead of
         writing at once; see :mod:`airflow_provider.spark.job_request`.
     :raises UnknownOperationError: when the operation is unknown; the message names the known ones.
-    :raises InvalidInputError: when extra metadata is not text.
+    :raises InvalidInputError: when extra metadata is not text, or the format of log blocks is unknown.
     """
 
     kind_of_job: ClassVar[str] = "ingestion"
@@ -200,6 +203,7 @@ class IngestJob(TableJob):
     missing: MissingColumns = field(default_factory=MissingColumns)
     transaction: WriteTransaction = field(default_factory=WriteTransaction)
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
+    log_block_format: str | None = None
     serves: bool = False
 
     def __post_init__(self) -> None:
@@ -207,6 +211,11 @@ class IngestJob(TableJob):
             raise UnknownOperationError(
                 f"operation {self.operation!r} is not known; known: {', '.join(OPERATIONS)}",
                 operation=self.operation,
+            )
+        if self.log_block_format not in (None, *BLOCKS_OF_FORMATS):
+            raise InvalidInputError(
+                f"log_block_format must be {' or '.join(BLOCKS_OF_FORMATS)}, not {self.log_block_format!r}",
+                argument="log_block_format",
             )
         for name, value in self.extra_metadata.items():
             if not isinstance(name, str) or not isinstance(value, str):

@@ -36,7 +36,7 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.key_lookup import LogTargets, check_appendable, merged_again
 from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
-from airflow_provider.table.files import write_metadata_of_partitions
+from airflow_provider.table.files import BLOCKS_OF_FORMATS, write_metadata_of_partitions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition
 from airflow_provider.table.schema import ColumnChange, TableSchema, evolved
@@ -382,6 +382,7 @@ class Ingestion:
             deletes=job.operation == "delete",
             target_file_size=job.sizes.target_file_size,
             targets=plan.targets,
+            data_block=BLOCKS_OF_FORMATS[job.log_block_format or table.log_block_format],
         )
         began, instant = time.monotonic(), self.writer.instant
         if len(new := plan.new_in) >= _MANY_PARTITIONS and table.storage.moves_atomically:  # or tasks do it

@@ -350,6 +350,7 @@ class IngestOperator(SparkOperator):
             small_file_limit=byte_size(self.small_file_limit, "small_file_limit"),
             set_null_for_missing_columns=self.set_null_for_missing_columns,
             validate_schema=self.validate_schema,
+            log_block_format=None,  # only hudi_options say it
             heartbeat_interval=self.heartbeat_interval,
             tolerable_misses=self.tolerable_misses,
         )

@@ -39,6 +39,7 @@ from airflow_provider.table.properties import (
     CONCURRENCY_MODE,
     COPY_ON_WRITE,
     LOCAL,
+    LOG_BLOCK_FORMAT,
     NON_BLOCKING,
     NON_BLOCKING_NEEDS,
     PROPERTIES_PATH,
@@ -391,6 +392,11 @@ class HudiTable:
     def is_non_blocking(self) -> bool:
         """Whether writers that append to one file group do not conflict."""
         return self.config.raw.get(CONCURRENCY_MODE, "").upper() == NON_BLOCKING
+
+    @property
+    def log_block_format(self) -> str:
+        """The format of new versions of records in log files, by the table's options."""
+        return str(self.hudi_options.values.get(LOG_BLOCK_FORMAT, "parquet"))
 
     @cached_property
     def merge_semantics(self) -> MergeSemantics:

@@ -23,7 +23,13 @@ BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
 
 
 def operations_one_after_the_other(
-    lake: Lake, seed: int, steps: int, *, buckets: str | None = None, table_type: str = "merge_on_read"
+    lake: Lake,
+    seed: int,
+    steps: int,
+    *,
+    buckets: str | None = None,
+    table_type: str = "merge_on_read",
+    log_block_format: str = "parquet",
 ) -> None:
     """Run operations, compactions and cleans, and compare each with a dict and with hudi-rs.
 
@@ -33,6 +39,7 @@ def operations_one_after_the_other(
     :param buckets: the concurrency of a table with a bucket index, or ``consistent``; None for no bucket
         index.
     :param table_type: the table's type.
+    :param log_block_format: the format of new versions of records in log files.
     """
     rng = random.Random(seed)
     ordered = seed in (2, 3)
@@ -42,7 +49,7 @@ def operations_one_after_the_other(
         partition_by=["p"] if seed != 1 else [],
         ordering_field="ts" if ordered else None,
         table_type=table_type,
-        **_bucket_options(buckets),
+        **_options(buckets, log_block_format),
     )
     model = Model(["a"], seed != 1, ordered)
     operations = ["upsert"] * 6 + ["delete"] * 3 + ["insert", "bulk_insert", "insert_overwrite"]
@@ -78,14 +85,10 @@ def operations_one_after_the_other(
     assert any(each.action is Action.COMMIT for each in table.table.timeline().commits())
 
 
-def _bucket_options(buckets: str | None) -> dict[str, Any]:
+def _options(buckets: str | None, log_block_format: str) -> dict[str, Any]:
+    format_ = {"hoodie.logfile.data.block.format": log_block_format}
     if buckets is None:
-        return {}
-    return (
-        {"hudi_options": CONSISTENT}
-        if buckets == "consistent"
-        else {
-            "hudi_options": BUCKETS,
-            "concurrency": buckets,
-        }
-    )
+        return {"hudi_options": format_}
+    if buckets == "consistent":
+        return {"hudi_options": CONSISTENT | format_}
+    return {"hudi_options": BUCKETS | format_, "concurrency": buckets}

@@ -19,6 +19,7 @@ from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.files import (
     BaseFileReader,
     BaseFileWriter,
+    BlockType,
     DeletedRecord,
     LogFileWriter,
     MarkerType,
@@ -57,6 +58,7 @@ class WritePlan:
     :param deletes: whether rows delete their records.
     :param target_file_size: bytes at which a new file group is full.
     :param targets: the targets by their number.
+    :param data_block: the type of the block with new versions of records in a log file.
     """
 
     storage: Storage
@@ -68,6 +70,7 @@ class WritePlan:
     deletes: bool
     target_file_size: int
     targets: Mapping[int, Target]
+    data_block: BlockType = BlockType.PARQUET_DATA
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,7 @@ class FileGroupTask:
             plan.instant,
             plan.schema.columns,
             plan.config.name,
+            plan.data_block,
         ).write(stays.rows.drop_columns([ARRIVAL]), stays.keys, deleted)
         self._stats.append(
             WriteStat.of_log_file(

@@ -46,7 +46,13 @@ from airflow_provider.services.table_compaction.table_compaction_plan import (
     slice_of,
 )
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
-from airflow_provider.table.files import DeletedRecord, LogFileWriter, wrapped_ordering_values
+from airflow_provider.table.files import (
+    BLOCKS_OF_FORMATS,
+    BlockType,
+    DeletedRecord,
+    LogFileWriter,
+    wrapped_ordering_values,
+)
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import EVERY_INSTANT, SliceReader
 from airflow_provider.table.schema import META_COLUMNS
@@ -196,7 +202,8 @@ def run_log_compaction(
                 conflict = error
                 log.info("log compaction %s leaves %s out: %s", instant, group, error)
                 continue
-            stats.append(compact_log(reader, instant, operation, f"{number}-0-0"))
+            data_block = BLOCKS_OF_FORMATS[table.log_block_format]
+            stats.append(compact_log(reader, instant, operation, f"{number}-0-0", data_block))
         if not stats and conflict is not None:
             raise conflict
         writer.commit(
@@ -277,7 +284,11 @@ def due_log_compactions(table: HudiTable, settings: LogCompactionSettings | None
 
 
 def compact_log(
-    reader: SliceReader, instant: str, operation: CompactionOperation, write_token: str
+    reader: SliceReader,
+    instant: str,
+    operation: CompactionOperation,
+    write_token: str,
+    data_block: BlockType = BlockType.PARQUET_DATA,
 ) -> WriteStat:
     """Write the log file that replaces the log files of a file slice.
 
@@ -285,6 +296,7 @@ def compact_log(
     :param instant: requested time of the log compaction.
     :param operation: the file group's operation in the plan.
     :param write_token: distinguishes this attempt's file from those of other attempts.
+    :param data_block: the type of the block with the rows.
     :raises InstantRolledBackError: when the log compaction was rolled back meanwhile.
     """
     check_wanted(reader.storage, instant)
@@ -301,6 +313,7 @@ def compact_log(
         instant,
         columns,
         reader.config.name,
+        data_block,
     ).write_compacted(
         stays.rows.select([*META_COLUMNS, *columns.names]),
         _deleted(gone.keys.to_pylist(), gone.ordering, reader.semantics.ordering_fields, operation.partition),

@@ -40,7 +40,7 @@ from airflow_provider.table.files.log_records import (
     encode_deletes,
     parsed_schema,
 )
-from airflow_provider.table.files.log_rows import DATA_BLOCKS, block_rows
+from airflow_provider.table.files.log_rows import BLOCKS_OF_FORMATS, DATA_BLOCKS, block_rows
 from airflow_provider.table.files.markers import MarkerType, delete_markers, delete_markers_upto, marked_files
 from airflow_provider.table.files.partition_metadata import (
     MARKS_OF_A_PARTITION,
@@ -49,6 +49,7 @@ from airflow_provider.table.files.partition_metadata import (
 )
 
 __all__ = [
+    "BLOCKS_OF_FORMATS",
     "DATA_BLOCKS",
     "MARKS_OF_A_PARTITION",
     "ROW_GROUP_ROWS",

@@ -1,8 +1,8 @@
 """Writing a log file of a merge-on-read table: new versions of records, and deleted keys.
 
 One write appends one log file to a file group, and no other write touches this log file. The new versions are
-a Parquet block, which is one Parquet file: its footer has the statistics for the indexes. Source:
-``HoodieAppendHandle``, ``HoodieParquetDataBlock`` and ``HoodieDeleteBlock`` of Apache Hudi.
+a Parquet block, which is one Parquet file, or an Avro block. Source: ``HoodieAppendHandle``,
+``HoodieParquetDataBlock``, ``HoodieAvroDataBlock`` and ``HoodieDeleteBlock`` of Apache Hudi.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from airflow_provider.table.files.base_file_writer import sequence_numbers
 from airflow_provider.table.files.column_properties import with_statistics, worth_a_dictionary
 from airflow_provider.table.files.log_file import BlockType, HeaderKey, LogFileName, encode_log_block
 from airflow_provider.table.files.log_records import DeletedRecord, WrappedValue, encode_deletes
+from airflow_provider.table.files.log_rows import avro_rows
 from airflow_provider.table.files.markers import MarkerType, write_marker
 from airflow_provider.table.schema import (
     arrow_to_avro,
@@ -62,6 +63,8 @@ class LogFileWriter:
     :param instant: requested time of the commit.
     :param schema: the table's data columns.
     :param table_name: the name of the Avro record in the blocks' headers.
+    :param data_block: the type of the block with the new versions, a value of
+        :data:`~airflow_provider.table.files.BLOCKS_OF_FORMATS`.
     """
 
     storage: Storage
@@ -71,6 +74,7 @@ class LogFileWriter:
     instant: str
     schema: pa.Schema
     table_name: str = "hoodie_source"
+    data_block: BlockType = BlockType.PARQUET_DATA
 
     def write(
         self, rows: pa.Table, record_keys: pa.Array, deleted: Sequence[DeletedRecord] = ()
@@ -107,7 +111,8 @@ class LogFileWriter:
         header: dict[int, str] = {HeaderKey.SCHEMA: text, **more}
         blocks = []
         if rows.num_rows:
-            blocks.append((BlockType.PARQUET_DATA, self._parquet(rows, text)))
+            is_avro = self.data_block is BlockType.AVRO_DATA
+            blocks.append((self.data_block, avro_rows(rows, text) if is_avro else self._parquet(rows, text)))
         # hudi-rs cannot read a delete block with ordering values of several types. A missing value counts as
         # another type.
         alike: dict[str, list[DeletedRecord]] = {}

@@ -125,12 +125,14 @@ def encode_avro_records(schema: Any, records: Iterable[Mapping[str, Any]]) -> by
 def avro_records(block: LogBlock) -> Iterator[dict[str, Any]]:
     """The records of an Avro data block, by the schema in its header.
 
+    Dates and times are the numbers that Avro stores, see :func:`row_schema`.
+
     :raises CorruptTableError: when its content is damaged.
     :raises UnsupportedTableError: when it is of a version that Hudi stopped writing long ago.
     """
     version, position = _content_version(block, _OLDEST_AVRO)
     content = block.read()
-    schema = parsed_schema(block.header[HeaderKey.SCHEMA])
+    schema = row_schema(block.header[HeaderKey.SCHEMA])
     try:
         (count,) = _INT.unpack_from(content, position)
         position += _INT.size
@@ -175,6 +177,31 @@ def parsed_schema(text: str) -> Any:
         return fastavro.parse_schema(json.loads(text))
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise CorruptTableError(f"{text[:80]!r} is no Avro schema: {error}") from error
+
+
+@lru_cache(maxsize=32)
+def row_schema(text: str) -> Any:
+    """A parsed Avro schema of a table's rows, whose dates and times are plain numbers.
+
+    Avro stores them as numbers. As Python's dates they would end with the year 9999, and a number of days or
+    microseconds need not.
+
+    :raises CorruptTableError: when the text is no Avro schema.
+    """
+    return parsed_schema(json.dumps(_with_plain_numbers(parsed_schema(text))))
+
+
+def _with_plain_numbers(avro: Any) -> Any:
+    if isinstance(avro, list):
+        return [_with_plain_numbers(each) for each in avro]
+    if not isinstance(avro, dict):
+        return avro
+    keeps = avro.get("logicalType") == "decimal"
+    return {
+        key: _with_plain_numbers(value) if key in ("type", "fields", "items", "values") else value
+        for key, value in avro.items()
+        if (keeps or key != "logicalType") and not key.startswith("__")  # fastavro's own notes
+    }
 
 
 def _content_version(block: LogBlock, oldest: int) -> tuple[int, int]:

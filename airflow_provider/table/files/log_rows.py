@@ -6,6 +6,7 @@ Sources: ``HoodieAvroDataBlock``, ``HoodieParquetDataBlock`` and ``HoodieHFileDa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +14,22 @@ import pyarrow.parquet as pq
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.files.log_file import BlockType, HeaderKey, LogBlock
-from airflow_provider.table.files.log_records import avro_records, block_hfile, decode_datum, parsed_schema
-from airflow_provider.table.schema import META_COLUMNS, avro_to_arrow
+from airflow_provider.table.files.log_records import (
+    avro_records,
+    block_hfile,
+    decode_datum,
+    encode_avro_records,
+    row_schema,
+)
+from airflow_provider.table.schema import META_COLUMNS, avro_to_arrow, conform
 
 DATA_BLOCKS = frozenset({BlockType.AVRO_DATA, BlockType.PARQUET_DATA, BlockType.HFILE_DATA})
 """Blocks that hold rows."""
+
+BLOCKS_OF_FORMATS: Mapping[str, BlockType] = MappingProxyType(
+    {"parquet": BlockType.PARQUET_DATA, "avro": BlockType.AVRO_DATA}
+)
+"""The types of blocks that are written, by the names of ``hoodie.logfile.data.block.format``."""
 
 _RECORD_KEY = META_COLUMNS[2]
 
@@ -38,12 +50,40 @@ def block_rows(block: LogBlock) -> pa.Table:
     columns = avro_to_arrow(block.header[HeaderKey.SCHEMA])
     if block.block_type is BlockType.AVRO_DATA:
         return _table(avro_records(block), columns)
-    schema = parsed_schema(block.header[HeaderKey.SCHEMA])
+    schema = row_schema(block.header[HeaderKey.SCHEMA])
     # The key is not repeated in the row (HoodieHFileDataBlock.serializeRecords).
     rows = (
         {**decode_datum(schema, value), _RECORD_KEY: key.decode()} for key, value in block_hfile(block).scan()
     )
     return _table(rows, columns)
+
+
+def avro_rows(rows: pa.Table, schema: str) -> bytes:
+    """Rows as the content of an Avro data block.
+
+    :param rows: the rows, with the columns of the schema.
+    :param schema: JSON of the Avro record that the block's header has.
+    """
+    columns = avro_to_arrow(schema)
+    numbers = pa.schema([each.with_type(_stored_as(each.type)) for each in columns])
+    # Of entries of a map with one key Avro's readers see the last.
+    records = conform(rows, columns).cast(numbers).to_pylist(maps_as_pydicts="lossy")
+    return encode_avro_records(row_schema(schema), records)
+
+
+def _stored_as(kind: pa.DataType) -> pa.DataType:
+    """A type with numbers in place of dates and times, as Avro stores them."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_field.with_type(_stored_as(kind.item_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([child.with_type(_stored_as(child.type)) for child in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_stored_as(kind.value_type)))
+    return kind
 
 
 def _table(records: Iterable[Mapping[str, Any]], columns: pa.Schema) -> pa.Table:

@@ -32,6 +32,7 @@ from airflow_provider.table.properties import (
     INDEX_TYPE,
     INSERT_ONLY,
     LEAST_BUCKETS_OF_A_PARTITION,
+    LOG_BLOCK_FORMAT,
     MOST_BUCKETS,
     MOST_BUCKETS_OF_A_PARTITION,
     NON_BLOCKING,
@@ -130,6 +131,16 @@ _WRITING = (
         "it, a load rewrites no file of more than 4 MiB for rows of less than a twentieth of its size.",
         "small_file_limit",
         default=100 * MIB,
+    ),
+    Option(
+        LOG_BLOCK_FORMAT,
+        Topic.WRITING,
+        _same("parquet", "avro"),
+        "The format of new versions of records in the log files of a merge-on-read table; see "
+        "[merge-on-read.md](merge-on-read.md#load). Log compactions use the table's. `hfile`, the metadata "
+        "table's format, is refused.",
+        default="parquet",
+        as_arguments=lambda value: {"log_block_format": value},
     ),
     Option(
         "hoodie.write.num.retries.on.conflict.failures",

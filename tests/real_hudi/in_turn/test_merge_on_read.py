@@ -126,3 +126,24 @@ def test_both_keep_the_record_index_and_read_log_compactions(hudi: Session, loca
     shared.ours_deletes(["k0030", "k0000"])
     shared.check()
     check_metadata_table(hudi, shared.table)
+
+
+@pytest.mark.timeout(1800)
+def test_avro_blocks_of_both_in_one_file_slice(hudi: Session, location: Path) -> None:
+    avro = {"hoodie.logfile.data.block.format": "avro"}
+    shared = SharedTable.of_ours(
+        hudi, location, START, INDEXES, table_type="merge_on_read", hudi_options=avro
+    )
+    shared.always({**OF_THE_JVM, **avro, "hoodie.parquet.small.file.limit": "0"})
+    shared.ours([*rows(range(0, 60, 7), 1000, 100), row(200, 1, 100)], small_file_limit=0)
+    shared.check()
+    shared.theirs(rows(range(0, 60, 5), 2000, 110))
+    shared.ours_deletes(["k0003", "k0013"])
+    shared.ours(rows(range(1, 60, 9), 3000, 120), small_file_limit=0)
+    shared.check()
+    assert compact_logs(shared.table, LogCompactionSettings(blocks=2))
+    shared.check()
+    instant = schedule_table_compaction(shared.table, ALWAYS)
+    shared.sql(f"call run_compaction(op => 'run', table => '{{t}}', timestamp => {instant})")
+    shared.check()
+    check_metadata_table(hudi, shared.table)

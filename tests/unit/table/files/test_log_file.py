@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import fastavro
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -32,9 +33,12 @@ from airflow_provider.table.files.log_records import (
     encode_deletes,
     parsed_schema,
 )
+from airflow_provider.table.files.log_rows import avro_rows, block_rows
 from airflow_provider.table.hfile import HFileWriter
+from airflow_provider.table.schema import arrow_to_avro
 from airflow_provider.table.storage.byte_range import ByteRange
 from airflow_provider.table.storage.storage import Storage
+from tests.unit.table.arrow_data import tables
 from tests.unit.table.conftest import JvmTables
 
 _SCHEMA = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "string"}]}
@@ -211,6 +215,19 @@ class _CountingStorage(Storage):
         data = super().read_range(path, start, end)
         self.bytes_read += len(data)
         return data
+
+
+@given(tables())
+@example(pa.table({"day": pa.array([2**31 - 1, -(2**31)], pa.date32())}))
+@example(
+    pa.table({"at": pa.array([2**63 - 1, -(2**63)], pa.timestamp("us", "UTC"))})
+)  # far beyond Python's years
+def test_rows_of_every_type_come_back_from_an_avro_block(rows: pa.Table) -> None:
+    schema = arrow_to_avro(rows.schema, "t")
+    header = {HeaderKey.SCHEMA: schema}
+    log = encode_log_block(BlockType.AVRO_DATA, avro_rows(rows, schema), instant="1", header=header)
+    (block,) = _blocks(log)
+    assert block_rows(block).equals(rows)
 
 
 def test_damage_is_named() -> None:

@@ -36,6 +36,7 @@ TEXTS = (
     ),
     "full",
     "INSERT_ONLY",
+    "AVRO",
     "Asia/Tokyo",
     "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy",
     *("InProcessLockProvider", f"{PROVIDERS}StorageBasedLockProvider"),
