@@ -6,8 +6,8 @@ an upsert of a row in each of a hundred, the list of all files, one partition re
 
 Usage: ``python -m benchmarks.single_process [--rows N] [--partitions N] [--runs N]``. Every piece of work has
 a process of its own, so that its peak memory (with all imports) is known. The libraries take turns. The
-benchmark ends when the tables do not hold the same number of rows after a work. The peers force nothing to the
-disk, so ours does not either; a row more says what it takes with the default, which does.
+benchmark ends when the tables do not hold the same number of rows after a work. The peers force nothing to
+the disk, so ours does not either; a row more says what it takes with the default, which does.
 """
 
 from __future__ import annotations
