@@ -196,7 +196,8 @@ class Buckets:
         :param rows: the buckets that the rows belong to, by partition path.
         :param first: number of the first target.
         :param written: file groups that this write has written already.
-        :param adds: whether rows with new keys are added; a delete adds none.
+        :param adds: whether rows with new keys are added; a delete adds none. Under non-blocking concurrency
+            both make the file group of their bucket.
         :param overwrites: whether the partitions' file groups are taken out, so that each bucket gets a new
             one.
         :raises UnsupportedTableError: when the files show another number of buckets.
@@ -204,7 +205,7 @@ class Buckets:
         """
         plan = FileGroupPlan(first)
         if self.table.is_non_blocking and not overwrites:
-            self._append(plan, rows, written, adds=adds)
+            self._append(plan, rows, written)
             return plan
         for partition, numbers in sorted(rows.items()):
             slices = {each.file_id: each for each in slices_of(self.table, self.view, [partition])}
@@ -224,15 +225,14 @@ class Buckets:
         plan: FileGroupPlan,
         rows: Mapping[str, Collection[int]],
         written: Collection[FileGroupId],
-        *,
-        adds: bool,
     ) -> None:
-        """Direct the rows to log files, without reading the file slices."""
+        """Direct the rows to log files, without reading the file slices.
+
+        A delete goes into a bucket without a file group, too: a writer in flight may be about to make it.
+        """
         for partition, numbers in sorted(rows.items()):
             live = self.index.file_groups(partition, self.view.file_ids(partition))
             for number in sorted(numbers):
-                if number not in live and not adds:
-                    continue  # there is nothing to delete
                 file_id = live.get(number) or self.index.first_file_id(partition, number, self.view.replaced)
                 group = FileGroupId(partition, file_id)
                 if group in written:

@@ -7,14 +7,11 @@ names.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from airflow_provider.concurrency import PRIORITIES, rollback_dead_writers
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
@@ -33,58 +30,20 @@ from airflow_provider.services.table_compaction.table_compaction import (
     run_table_compaction,
     schedule_table_compaction,
 )
-from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
 from airflow_provider.table import increment, read_optimized
 from airflow_provider.table.reading.slices import file_slices
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable, in_order
+from tests.unit.ingestion.merge_on_read.non_blocking_table import ALWAYS, beside, files, make, row
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
-SCHEMA = pa.schema(
-    {"id": pa.string(), "name": pa.string(), "age": pa.int64(), "ts": pa.int64(), "part": pa.string()}
-)
-ALWAYS = TableCompactionSettings(delta_commits=1)
 KEPT = ("files", "column_stats", "partition_stats", "bloom_filters")
 FIXED = "00000000-0000-0000-0000-000000000000-0"
-
-Row = dict[str, Any]
-
-
-def row(id_: str, name: str, ts: int = 1, part: str = "par1") -> Row:
-    return {"id": id_, "name": name, "age": ts, "ts": ts, "part": part}
-
-
-def make(lake: Lake, *, ordering_field: str | None = "ts", buckets: int = 1, **options: Any) -> LakeTable:
-    index = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": buckets}
-    return lake.create(
-        SCHEMA,
-        partition_by=["part"],
-        ordering_field=ordering_field,
-        table_type="merge_on_read",
-        concurrency="non_blocking",
-        hudi_options=index | options,
-    )
 
 
 @pytest.fixture
 def table(lake: Lake) -> LakeTable:
     return make(lake)
-
-
-def beside(
-    table: LakeTable, operation: str, rows: Sequence[Row], *others: Callable[[], object], **job: Any
-) -> dict[str, Any]:
-    """Run a write, let others act when it has written its files, and check that it needs no rebase."""
-    lock = MeetingLock(*others)
-    result = ingest_arrow(table.location, table.arrow(rows), operation, lock=lock, **job)
-    assert result["rebases"] == 0
-    return result
-
-
-def files(table: LakeTable) -> list[tuple[str, bool, int]]:
-    """File id, whether it has a base file, and the number of log files of each file group."""
-    slices = file_slices(table.table)
-    return [(each.file_id, each.base_path is not None, len(each.log_paths)) for each in slices]
 
 
 # --- scenarios of the JVM's test --------------------------------------------------------------
@@ -175,6 +134,20 @@ def test_writers_of_one_file_group_commit_without_a_rebase(lake: Lake, mine: str
     assert table.rows() == in_order(found.values())  # completion decides, although `mine` was requested first
     compact_table(table.table, ALWAYS)
     table.check_now(list(found.values()))
+
+
+@pytest.mark.parametrize("ordering_field", [None, "ts"])
+def test_a_delete_beside_the_first_upsert_of_a_bucket_removes_what_completed_before_it(
+    lake: Lake, ordering_field: str | None
+) -> None:
+    """When the delete begins the bucket has no file group."""
+    table = make(lake, ordering_field=ordering_field)
+    beside(
+        table, "delete", [{"id": "a", "part": "par1"}], lambda: table.ingest("upsert", [row("a", "theirs")])
+    )
+    assert table.rows() == []
+    compact_table(table.table, ALWAYS)
+    table.check_now([])
 
 
 def test_a_writer_of_low_priority_gives_way_to_nobody(table: LakeTable) -> None:
@@ -346,71 +319,3 @@ def test_an_incremental_read_tells_what_was_appended(table: LakeTable) -> None:
     beside(table, "upsert", [row("a", "mine", 2)], lambda: table.ingest("upsert", [row("b", "theirs", 2)]))
     found = increment(table.table, first["completion_time"]).scanner().to_table().to_pylist()
     assert in_order(found) == in_order([row("a", "mine", 2), row("b", "theirs", 2)])
-
-
-# --- the algebra ------------------------------------------------------------------------------
-
-VERSIONS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), min_size=2, max_size=6, unique=True)
-
-
-@settings(max_examples=12)
-@given(VERSIONS, st.randoms(use_true_random=False), st.lists(st.integers(0, 5), max_size=3))
-def test_under_an_ordering_field_any_order_of_commits_compactions_and_replays_gives_the_same_rows(
-    tmp_path_factory: pytest.TempPathFactory, versions: list[tuple[str, int]], random: Any, again: list[int]
-) -> None:
-    """The merge is commutative, associative, idempotent: the largest ordering value of each key stays."""
-    table = make(Lake(tmp_path_factory.mktemp("algebra")), buckets=2)
-    batches = [[row(key, f"{key}{ts}", ts)] for key, ts in versions]
-    batches += [batches[number % len(batches)] for number in again]
-    random.shuffle(batches)
-    commit_in_pairs(table, batches, lambda: random.random() < 0.5)
-    largest = dict(sorted(versions, key=lambda version: version[1]))
-    wanted = [row(key, f"{key}{ts}", ts) for key, ts in largest.items()]
-    table.check_now(wanted)
-    compact_table(table.table, ALWAYS)
-    table.check_now(wanted)
-
-
-@settings(max_examples=12)
-@given(VERSIONS, st.randoms(use_true_random=False))
-def test_without_an_ordering_field_the_last_to_complete_wins_whatever_is_compacted_when(
-    tmp_path_factory: pytest.TempPathFactory, versions: list[tuple[str, int]], random: Any
-) -> None:
-    """The merge is associative, but not commutative."""
-    table = make(Lake(tmp_path_factory.mktemp("algebra")), ordering_field=None, buckets=2)
-    batches = [[row(key, f"{key}{ts}", ts)] for key, ts in versions]
-    random.shuffle(batches)
-    completed = commit_in_pairs(table, batches, lambda: random.random() < 0.5)
-    last = {each["id"]: each for batch in completed for each in batch}
-    assert table.rows() == in_order(last.values())
-    compact_table(table.table, ALWAYS)
-    table.check_now(list(last.values()))
-
-
-def commit_in_pairs(
-    table: LakeTable, batches: list[list[Row]], compacts: Callable[[], bool]
-) -> list[list[Row]]:
-    """Run two writers at a time, the second of which commits first, with compactions at any point.
-
-    :return: the batches in the order of their completion.
-    """
-    completed = []
-    for pair in (batches[at : at + 2] for at in range(0, len(batches), 2)):
-        if len(pair) == 1:
-            table.ingest("upsert", pair[0])
-            completed.append(pair[0])
-            continue
-        plans: list[str | None] = []
-
-        def other(rows: list[Row] = pair[1], plans: list[str | None] = plans) -> None:
-            table.ingest("upsert", rows)
-            if compacts():
-                plans.append(schedule_table_compaction(table.table, ALWAYS))
-                if compacts():
-                    run_table_compaction(table.table, plans.pop())
-
-        beside(table, "upsert", pair[0], other)
-        completed += [pair[1], pair[0]]
-        for instant in plans:
-            run_table_compaction(table.table, instant)
-    return completed
