@@ -28,7 +28,8 @@
     │   └── CheckpointExpiredError
     ├── CommitError                      a write that did not become visible
     │   ├── WriteConflictError           (retryable)
-    │   │   └── HigherPriorityWriteError
+    │   │   ├── HigherPriorityWriteError
+    │   │   └── UnfinishedWriteError
     │   ├── InstantRolledBackError       (retryable)
     │   ├── HeartbeatExpiredError        (retryable)
     │   └── StorageFullError             (retryable)
@@ -195,6 +196,10 @@ class WriteConflictError(CommitError):
 
 class HigherPriorityWriteError(WriteConflictError):
     """Raised when a write yields to a live writer of higher priority on the same file groups."""
+
+
+class UnfinishedWriteError(WriteConflictError):
+    """Raised when a write of another Hudi writer is pending without a heartbeat, and shares no lock."""
 
 
 class InstantRolledBackError(CommitError):

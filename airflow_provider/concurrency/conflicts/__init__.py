@@ -7,6 +7,7 @@ from airflow_provider.concurrency.conflicts.foreign_writers import (
     OWNER,
     as_entry,
     changes_something,
+    check_no_unfinished_write,
     clustered,
     clusterings_to_withdraw,
     compacted,
@@ -14,8 +15,6 @@ from airflow_provider.concurrency.conflicts.foreign_writers import (
     is_lost,
     note_other_writers,
     planned_clusterings,
-    unfinished_error,
-    unfinished_write,
 )
 from airflow_provider.concurrency.conflicts.open_transactions import (
     check_no_open_transaction,
@@ -74,6 +73,7 @@ __all__ = [
     "as_entry",
     "changes_something",
     "check_no_open_transaction",
+    "check_no_unfinished_write",
     "clustered",
     "clusterings_to_withdraw",
     "compacted",
@@ -89,8 +89,6 @@ __all__ = [
     "planned_clusterings",
     "resolve_conflict",
     "turn_seconds",
-    "unfinished_error",
-    "unfinished_write",
     "unmark_open_transaction",
     "wait_for_clustering",
     "wait_for_higher_priority",

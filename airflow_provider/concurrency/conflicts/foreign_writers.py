@@ -16,7 +16,7 @@ from airflow_provider.concurrency.conflicts.rules import (
 )
 from airflow_provider.concurrency.heartbeats import heartbeat_path
 from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Plan, Restore, Rollback, fate_of
-from airflow_provider.exceptions import WriteConflictError
+from airflow_provider.exceptions import UnfinishedWriteError
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
@@ -188,24 +188,34 @@ def compacted(timeline: Timeline, instant: Instant) -> frozenset[FileGroupId]:
     return frozenset(FileGroupId(each["partitionPath"] or "", each["fileId"]) for each in operations)
 
 
-def unfinished_write(storage: Storage, timeline: Timeline) -> Instant | None:
-    """A pending write of another Hudi writer that keeps no heartbeat.
+def check_no_unfinished_write(
+    storage: Storage, timeline: Timeline, *, before: str = "", since: Timeline | None = None
+) -> None:
+    """Make sure that no write of another Hudi writer is pending without a heartbeat.
 
-    That writer has died, or it cleans up eagerly, and so assumes that it is alone. It rolls the write
-    back when it begins its next one. If a later write has completed by then, the rollback fails for good.
+    Such a writer has died, or it cleans up eagerly, and so assumes that it is alone. It rolls the write back
+    when it begins its next one. If a write that was requested later has completed by then, the rollback fails
+    for good (Hudi's ``BaseRollbackActionExecutor#validateRollbackCommitSequence``: "Found commits after
+    time").
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
+    :param before: only writes that were requested before this instant count; every write when empty.
+    :param since: an earlier timeline on which the caller has looked already.
+    :raises UnfinishedWriteError: when there is such a write.
     """
     commit_log = CommitLog(storage)
     for instant in timeline.pending():
+        if before and instant.requested_time >= before:
+            break
+        if since is not None and since.find(instant.requested_time) is not None:
+            continue
         if instant.action not in WRITE_ACTIONS or _beats(storage, instant.requested_time):
             continue
         if fate_of(storage, commit_log, instant.requested_time) is not None:
             continue  # a write of this package, which has ended
         if not _has_ended(storage, instant):  # since the timeline was loaded
-            return instant
-    return None
+            raise _unfinished(storage, instant)
 
 
 def _has_ended(storage: Storage, instant: Instant) -> bool:
@@ -214,13 +224,8 @@ def _has_ended(storage: Storage, instant: Instant) -> bool:
     return now is None or now.state is State.COMPLETED
 
 
-def unfinished_error(storage: Storage, write: Instant) -> WriteConflictError:
-    """The error that tells why nothing can be committed beside a write of another Hudi writer.
-
-    :param storage: the table's storage.
-    :param write: from :func:`unfinished_write`.
-    """
-    return WriteConflictError(
+def _unfinished(storage: Storage, write: Instant) -> UnfinishedWriteError:
+    return UnfinishedWriteError(
         f"table {storage.root}: {write.action} {write.requested_time} of another Hudi writer is pending "
         "without a heartbeat: it has died, or counts on being alone. After a later commit that engine could "
         "neither roll it back nor write any more. Wait for its end, write once with that engine, which rolls "

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from airflow_provider.concurrency.commit import Moment, commit, log_unlogged_commits, staged_plan_path
 from airflow_provider.concurrency.conflicts import (
     SECONDS_FOR_ANOTHER_ENGINE,
+    check_no_unfinished_write,
     clustered,
     compacted,
     others_writing,
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 _SERVICES = frozenset(
     {Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION, Action.CLEAN, Action.INDEXING}
 )
+_COMMITTING = frozenset({Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION})
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,12 @@ def schedule(
         when the planner found nothing to do, or another Hudi writer does not put its plan in time.
     :raises InvalidInputError: when the plan names a file group that it must leave alone.
     :raises LockTimeoutError: when the table lock could not be acquired in time.
+    :raises UnfinishedWriteError: when the plan ends in a commit, a write of another Hudi writer without a
+        heartbeat is pending, and other Hudi writers do not share the lock.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    storage = table.storage
+    storage, lock = table.storage, lock or default_lock(table)
     commit_log = CommitLog(storage)
     planned: tuple[Moment, ServicePlan | None] | None = None
     # Writers may append log files during a compaction: these belong to the next file slices.
@@ -126,7 +130,9 @@ def schedule(
         _, plan = planned
         if plan is None:
             return None
-        _ = moment.timeline  # loaded, so that the entry completes after the commits of other Hudi writers
+        timeline = moment.timeline  # so the entry completes after the commits of other Hudi writers
+        if action in _COMMITTING and not lock.excludes_hudi:
+            check_no_unfinished_write(storage, timeline)
         instant = moment.request_instant(action, operation, priority=priority, operation_key=operation_key)
         storage.put(staged_plan_path(instant), plan.content)
         return Plan(
@@ -164,7 +170,7 @@ def schedule(
 
     if rewrites:
         wait_for_others_to_tell(storage, SECONDS_FOR_ANOTHER_ENGINE)
-    with lock or default_lock(table):
+    with lock:
         entry = commit(storage, decide)
     return entry.instant if entry else None
 

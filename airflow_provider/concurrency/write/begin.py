@@ -7,10 +7,9 @@ from collections.abc import Callable
 from airflow_provider.concurrency.commit import Moment, publish_head
 from airflow_provider.concurrency.conflicts import (
     ConflictPolicy,
+    check_no_unfinished_write,
     mark_open_transaction,
     note_other_writers,
-    unfinished_error,
-    unfinished_write,
     unmark_open_transaction,
 )
 from airflow_provider.concurrency.heartbeats import (
@@ -27,6 +26,7 @@ from airflow_provider.concurrency.write.writer import Writer
 from airflow_provider.exceptions import (
     InvalidInputError,
     NoSuchInstantError,
+    UnfinishedWriteError,
     UnsupportedTableError,
     WriteConflictError,
 )
@@ -67,8 +67,8 @@ def begin_write(
     :return: a :class:`Writer` whose instant is on the timeline as requested.
     :raises UnsupportedTableError: when this package does not write such a table, or could not undo the write
         if its transaction were aborted.
-    :raises WriteConflictError: when a write of another Hudi writer without a heartbeat is pending, and other
-        Hudi writers do not share the lock.
+    :raises UnfinishedWriteError: when a write of another Hudi writer without a heartbeat is pending, and
+        other Hudi writers do not share the lock.
     """
     settings = settings or WriteSettings()
     table.check_writable()
@@ -98,10 +98,12 @@ def begin_write(
         instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
         # Under a shared lock, the other engine cleans up lazily (``HoodieWriteConfig`` refuses anything
         # else). Its lazy cleanup can roll back a write that is older than completed commits.
-        unfinished = None if lock.excludes_hudi else unfinished_write(storage, base.look())
-        if unfinished is not None:
-            storage.delete(heartbeat_path(instant))
-            raise unfinished_error(storage, unfinished)
+        if not lock.excludes_hudi:
+            try:
+                check_no_unfinished_write(storage, base.look())
+            except UnfinishedWriteError:
+                storage.delete(heartbeat_path(instant))
+                raise
         # Other Hudi writers claim no time by a heartbeat, and may have taken this millisecond.
         if base.look().find(instant) is not None:
             storage.delete(heartbeat_path(instant))
@@ -155,14 +157,17 @@ def begin_planned(
     :return: a writer that already has its plan; the caller must not call :meth:`Writer.plan`.
     :raises NoSuchInstantError: when there is no such plan, or it was completed or rolled back.
     :raises WriteConflictError: when another process is carrying it out.
+    :raises UnfinishedWriteError: see :func:`begin_write`.
     """
     heartbeat = heartbeat or HeartbeatSettings()
     table.check_writable()
-    storage = table.storage
+    storage, lock = table.storage, lock or default_lock(table)
     commit_log = CommitLog(storage)
     publish_head(storage, commit_log)
     rollback_dead_writers(table)
     plan = _pending_plan(storage, commit_log, instant)
+    if not lock.excludes_hudi:
+        check_no_unfinished_write(storage, Timeline.load(storage))
     info = HeartbeatInfo(
         describe_owner(),
         plan.action,
@@ -182,8 +187,8 @@ def begin_planned(
         storage.delete(heartbeat_path(instant))
         raise
     beating = Heartbeat(storage, instant, info, is_alive)
-    lock, base = lock or default_lock(table), Moment.at(storage, plan)
-    writer = Writer(table, instant, plan.action, info, base, beating, lock, policy or ConflictPolicy())
+    base, policy = Moment.at(storage, plan), policy or ConflictPolicy()
+    writer = Writer(table, instant, plan.action, info, base, beating, lock, policy)
     try:
         writer.plan(plan.file_groups, early_check=False)
     except InvalidInputError:

@@ -26,6 +26,7 @@ from airflow_provider.concurrency.conflicts import (
     Conflict,
     Outcome,
     WriteDescription,
+    check_no_unfinished_write,
     clusterings_to_withdraw,
     conflicts_with,
     has_other_writers,
@@ -94,6 +95,7 @@ class Committing:
         self._patience = time.monotonic() + write.policy.yield_timeout
         self._conflicts: list[Conflict] = []
         self._lost_at = write.base
+        self._begun_at = write.base.last_look
         self._clear = write.base  # no commit up to this moment is a conflict
         self._to_revert: list[Commit] = []
         self._unrevertible: set[str] = set()
@@ -264,6 +266,8 @@ class Committing:
             self._check_requested_last(moment)
         if indexes:
             log_unlogged_commits(self._storage, indexes, moment.timeline, after=moment.completed_until)
+        if not self._is_shared and (known := moment.known_timeline) is not None:
+            check_no_unfinished_write(self._storage, known, before=write.instant, since=self._begun_at)
         write.before_entry(content)
         seen = moment.timeline.newest_completion if self._is_shared else ""
         return content.entry(write.instant, write.action, write.info, seen=seen)

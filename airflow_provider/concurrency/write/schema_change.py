@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from airflow_provider.concurrency.commit import CommitContent, Moment, StagedWrite, commit
-from airflow_provider.concurrency.conflicts import OWNER, unfinished_error, unfinished_write
+from airflow_provider.concurrency.conflicts import OWNER, check_no_unfinished_write
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo
 from airflow_provider.concurrency.log import Commit, LogEntry, Restore, Revert
 from airflow_provider.table.hudi_table import HudiTable
@@ -59,7 +59,7 @@ def change_schema(
     :param info: the writer and its priority.
     :param shared: whether other Hudi writers share the table lock.
     :return: the entry of the log; None when the schema stays the same.
-    :raises WriteConflictError: when an unfinished write of another Hudi writer forbids later commits.
+    :raises UnfinishedWriteError: when an unfinished write of another Hudi writer forbids later commits.
     """
     storage = table.storage
     action = table.write_action
@@ -68,8 +68,7 @@ def change_schema(
 
     def decide(moment: Moment) -> Commit | None:
         timeline = moment.timeline
-        if (unfinished := unfinished_write(storage, timeline)) is not None:
-            raise unfinished_error(storage, unfinished)
+        check_no_unfinished_write(storage, timeline)
         before = table.schema_on(timeline)
         schema = evolve(before)
         if schema == before:

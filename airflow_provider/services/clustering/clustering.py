@@ -29,7 +29,7 @@ from airflow_provider.concurrency.conflicts import has_other_writers
 from airflow_provider.concurrency.heartbeats import progress_of
 from airflow_provider.concurrency.log import Rollback
 from airflow_provider.concurrency.plans import MAX_FAILURES, check_not_stopped, pending_plans
-from airflow_provider.exceptions import NoSuchInstantError, WriteConflictError
+from airflow_provider.exceptions import NoSuchInstantError, UnfinishedWriteError, WriteConflictError
 from airflow_provider.locks import LockProvider, default_lock, open_lock
 from airflow_provider.services.clustering.clustering_job import ClusteringJob
 from airflow_provider.services.clustering.clustering_plan import (
@@ -432,6 +432,8 @@ def _begin(
     for instant in pending_clusterings(table, idle=True):
         try:
             return begin(instant)
+        except UnfinishedWriteError:
+            raise
         except (NoSuchInstantError, WriteConflictError) as error:
             log.info("%s", error)  # another process took the plan first
     return None

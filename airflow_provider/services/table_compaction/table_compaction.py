@@ -28,6 +28,7 @@ from airflow_provider.concurrency.plans import MAX_FAILURES, Service, log_head, 
 from airflow_provider.exceptions import (
     NoSuchInstantError,
     TableServiceError,
+    UnfinishedWriteError,
     UnsupportedTableError,
     WriteConflictError,
 )
@@ -278,6 +279,8 @@ def _begin_one(table: HudiTable, begin: Callable[[str], Writer]) -> Writer | Non
     for each in pending_table_compactions(table, idle=True):
         try:
             return begin(each)
+        except UnfinishedWriteError:
+            raise
         except (NoSuchInstantError, WriteConflictError) as error:
             log.info("%s", error)  # another process took the plan first
     return None

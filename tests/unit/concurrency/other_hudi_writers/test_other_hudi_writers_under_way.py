@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,17 +15,33 @@ from airflow_provider.concurrency.conflicts.pending_writes import others_writing
 from airflow_provider.concurrency.heartbeats import heartbeat_path
 from airflow_provider.concurrency.plans import scheduling as plans
 from airflow_provider.concurrency.write import committing
-from airflow_provider.exceptions import WriteConflictError
+from airflow_provider.exceptions import UnfinishedWriteError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.clustering.clustering import (
+    ClusteringJob,
+    cluster_in_process,
+    pending_clusterings,
     pending_plan,
+    run_clustering,
     schedule_clustering,
+    write_group,
 )
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
+from airflow_provider.services.table_compaction import (
+    LogCompactionSettings,
+    TableCompactionSettings,
+    compact_logs,
+    compact_table,
+    run_table_compaction,
+    schedule_table_compaction,
+)
 from airflow_provider.table import HudiTable
 from airflow_provider.table.timeline.instant import after
+from tests.ingestion_contract.interleaving import MeetingLock
 from tests.unit.concurrency.other_hudi_writers.another_hudi_writer import (
+    SCHEMA,
     Jvm,
+    SharedLock,
     create_trips,
     fares,
     ingest,
@@ -79,6 +96,7 @@ class TestWriteUnderWay:
             jvm.tell(next(iter(its)))
             assert planner.result() is None, "one file group is left: there is nothing to pack"
         jvm.end()
+        rollback(table, jvm.instant)
         assert schedule_clustering(table, ClusteringSettings()) is not None
 
     def test_nothing_is_planned_beside_one_that_does_not_tell_in_time(
@@ -104,6 +122,98 @@ class TestUnfinishedWrite:
             ingest_arrow(table, rows({7: 7.0}), operation)
         assert error.value.details["instant"] == jvm.instant
         assert table.timeline().pending()[0].requested_time == jvm.instant
+
+    def test_no_clustering_is_planned_after_one(self, table: HudiTable) -> None:
+        ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
+        jvm = Jvm(table)
+        jvm.begin()
+        with pytest.raises(UnfinishedWriteError, match=f"commit {jvm.instant} of another Hudi writer"):
+            schedule_clustering(table, ClusteringSettings())
+        assert pending_heartbeats(table) == []
+        assert [each.requested_time for each in table.timeline().pending()] == [jvm.instant]
+        lock = SharedLock(table, lambda: None)
+        assert schedule_clustering(table, ClusteringSettings(), lock=lock) is not None
+
+    @pytest.mark.parametrize(
+        "compact",
+        [
+            lambda table: compact_table(table, TableCompactionSettings(delta_commits=1)),
+            lambda table: compact_logs(table, LogCompactionSettings(2)),
+        ],
+        ids=["compaction", "log compaction"],
+    )
+    def test_no_compaction_is_planned_after_one(
+        self, tmp_path: Path, compact: Callable[[HudiTable], object]
+    ) -> None:
+        columns = {"schema": SCHEMA, "record_key": ["id"], "partition_by": ["city"]}
+        table = HudiTable.create(str(tmp_path / "t"), name="trips", table_type="merge_on_read", **columns)
+        for fare in (1.0, 2.0, 3.0):
+            ingest_arrow(table, rows({1: fare}))
+        jvm = Jvm(table)
+        jvm.begin()
+        with pytest.raises(UnfinishedWriteError, match=jvm.instant):
+            compact(table)
+        assert [each.requested_time for each in table.timeline().pending()] == [jvm.instant]
+        rollback(table, jvm.instant)
+        assert compact(table)
+
+    @pytest.mark.parametrize("named", [True, False])
+    def test_no_clustering_is_executed_after_one(self, table: HudiTable, named: bool) -> None:
+        ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
+        instant = schedule_clustering(table, ClusteringSettings())
+        jvm = Jvm(table)
+        jvm.begin()
+        with pytest.raises(UnfinishedWriteError, match=jvm.instant):
+            cluster_in_process(table, instant if named else None)
+        assert pending_clusterings(table, idle=True) == [instant]
+        rollback(table, jvm.instant)
+        assert cluster_in_process(table, instant if named else None)
+
+    def test_no_table_compaction_is_executed_after_one(self, tmp_path: Path) -> None:
+        columns = {"schema": SCHEMA, "record_key": ["id"], "partition_by": ["city"]}
+        table = HudiTable.create(str(tmp_path / "t"), name="trips", table_type="merge_on_read", **columns)
+        for fare in (1.0, 2.0):
+            ingest_arrow(table, rows({1: fare}))
+        instant = schedule_table_compaction(table, TableCompactionSettings(delta_commits=1))
+        jvm = Jvm(table)
+        jvm.begin()
+        with pytest.raises(UnfinishedWriteError, match=jvm.instant):
+            run_table_compaction(table)
+        rollback(table, jvm.instant)
+        assert run_table_compaction(table, instant)
+
+    @pytest.mark.parametrize("meets", ["nobody else", "a conflict"])
+    def test_one_that_was_requested_before_a_load_and_shows_after_its_begin_fails_the_load(
+        self, table: HudiTable, meets: str
+    ) -> None:
+        """Another engine takes its requested time, and puts the requested instant a moment later."""
+        jvm, third = Jvm(table), Jvm(table)
+
+        def shows() -> None:
+            jvm.begin()
+            if meets == "a conflict":
+                third.upsert({2: 5.0}, into=only_file(table))
+
+        with pytest.raises(UnfinishedWriteError, match=jvm.instant):
+            ingest_arrow(table, rows({1: 10.0}), lock=MeetingLock(shows), on_conflict="rebase")
+        assert [each.requested_time for each in table.timeline().pending()] == [jvm.instant]
+        assert fares(table) == {1: 1.0, 2: 2.0 if meets == "nobody else" else 5.0}
+
+    def test_one_that_was_requested_before_a_clustering_and_shows_after_its_begin_fails_it(
+        self, table: HudiTable
+    ) -> None:
+        ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
+        jvm = Jvm(table)
+        schedule_clustering(table, ClusteringSettings())
+        job = ClusteringJob.of(table.location)
+        with pytest.raises(UnfinishedWriteError, match=jvm.instant):
+            run_clustering(job, table, write_group, lock=MeetingLock(jvm.begin))
+        assert [each.requested_time for each in table.timeline().pending()] == [jvm.instant]
+
+    def test_one_that_was_requested_after_a_write_is_no_obstacle_to_it(self, table: HudiTable) -> None:
+        """Hudi refuses to roll it back after a commit that was requested later, and only then."""
+        ingest_arrow(table, rows({1: 10.0}), lock=MeetingLock(lambda: Jvm(table).begin()))
+        assert fares(table) == {1: 10.0, 2: 2.0}
 
     def test_it_is_rolled_back_on_demand(self, table: HudiTable) -> None:
         jvm = Jvm(table)
