@@ -33,7 +33,7 @@ from airflow_provider.ingestion.file_groups import (
 )
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
-from airflow_provider.ingestion.key_lookup import LogTargets, check_appendable, merged_again
+from airflow_provider.ingestion.key_lookup import LogTargets, merged_again
 from airflow_provider.ingestion.result import result_of, told_in_commit
 from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.files import BLOCKS_OF_FORMATS, write_metadata_of_partitions
@@ -195,8 +195,6 @@ class Ingestion:
         logs = self._table.is_merge_on_read
         if logs:
             check_no_hashing_metadata(self._table.storage)
-        if logs and job.kind.looks_up_keys:
-            check_appendable(self._table)
         targets = LogTargets.of(self._table, view, counts)
         closed |= targets.with_logs
         plan = plan_without_tagging(
@@ -248,7 +246,6 @@ class Ingestion:
     def _planned_in_buckets(
         self, buckets: Buckets, rows: IncomingRows, written: Collection[FileGroupId]
     ) -> FileGroupPlan:
-        check_appendable(self._table)
         plan = buckets.plan(
             rows.in_buckets(buckets.index),
             first=len(self._targets),

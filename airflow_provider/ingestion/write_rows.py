@@ -16,6 +16,7 @@ from airflow_provider.indexing import Build, build_in_process
 from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import BeginAgainError, Ingestion
+from airflow_provider.ingestion.key_lookup import check_appendable
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.managed import maintain
 from airflow_provider.table.hudi_table import HudiTable
@@ -50,7 +51,11 @@ def write_rows(
     :raises HigherPriorityWriteError: when a live writer of higher priority works on the same file
         groups, and the policy is to fail, or the wait for it took too long.
     :raises CommitError: when the write ended otherwise without a commit.
+    :raises UnsupportedTableError: when newer versions of a merge-on-read table's rows keep values of older
+        ones.
     """
+    if job.kind_on(table).looks_up_keys:
+        check_appendable(table)
     lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
     patience = time.monotonic() + job.settings.policy.yield_timeout
     begun_again = losses = 0

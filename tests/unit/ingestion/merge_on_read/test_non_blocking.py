@@ -1,7 +1,7 @@
 """Non-blocking concurrency: writers that append to one file group neither conflict nor wait.
 
 The first tests are the scenarios of Apache Hudi's ``TestSparkNonBlockingConcurrencyControl``, with their
-names.
+names and numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from airflow_provider.concurrency import PRIORITIES, rollback_dead_writers
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
 from airflow_provider.concurrency.transactions.transactions import undo_writes
-from airflow_provider.exceptions import WriteConflictError
+from airflow_provider.exceptions import HigherPriorityWriteError, UnsupportedTableError, WriteConflictError
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.ingestion import ingest_arrow
@@ -31,10 +31,18 @@ from airflow_provider.services.table_compaction.table_compaction import (
     schedule_table_compaction,
 )
 from airflow_provider.table import increment, read_optimized
+from airflow_provider.table.properties import PROPERTIES_PATH
 from airflow_provider.table.reading.slices import file_slices
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable, in_order
-from tests.unit.ingestion.merge_on_read.non_blocking_table import ALWAYS, beside, files, make, row
+from tests.unit.ingestion.merge_on_read.non_blocking_table import (
+    ALWAYS,
+    beside,
+    files,
+    in_flight,
+    make,
+    row,
+)
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 KEPT = ("files", "column_stats", "partition_stats", "bloom_filters")
@@ -90,25 +98,55 @@ def test_multi_base_file(table: LakeTable, bulk_insert_first: bool) -> None:
     table.check_now(wanted)
 
 
+def test_non_blocking_concurrency_control_with_partial_update_payload_is_refused(lake: Lake) -> None:
+    """A version that keeps values of the older one is no whole row, and log files here have whole rows."""
+    table = make(lake)
+    with (Path(table.location) / PROPERTIES_PATH).open("a") as file:  # another Hudi has made it so
+        file.write("hoodie.table.partial.update.mode=IGNORE_DEFAULTS\n")
+    with pytest.raises(UnsupportedTableError, match=r"partial\.update\.mode"):
+        table.ingest("upsert", [row("id1", "Danny", 1) | {"age": None}])
+    assert table.table.timeline().instants == ()
+
+
+INSERT, BULK_INSERT = ("insert", "Danny"), ("bulk_insert", "Julian")
 CASES = {
-    "case 1, one after the other": ("bulk_insert", "insert", "after"),
-    "case 2, insert commits first": ("bulk_insert", "insert", "inside"),
-    "case 4, bulk_insert commits first": ("insert", "bulk_insert", "inside"),
-    "case 6, bulk_insert first": ("insert", "bulk_insert", "after"),
+    "case 2: insert begins first and commits first": (INSERT, BULK_INSERT, (0, 1)),
+    "case 3: bulk_insert begins first and commits last": (BULK_INSERT, INSERT, (1, 0)),
+    "case 4: insert begins first and commits last": (INSERT, BULK_INSERT, (1, 0)),
+    "case 5: bulk_insert begins first and commits first": (BULK_INSERT, INSERT, (0, 1)),
 }
 
 
-@pytest.mark.parametrize(("mine", "theirs", "when"), CASES.values(), ids=list(CASES))
-def test_bulk_insert_and_insert_concurrent(table: LakeTable, mine: str, theirs: str, when: str) -> None:
+@pytest.mark.parametrize(("first", "second", "order"), CASES.values(), ids=list(CASES))
+@pytest.mark.parametrize("larger", [0, 1])
+def test_bulk_insert_and_insert_concurrent(
+    table: LakeTable, first: tuple[str, str], second: tuple[str, str], order: tuple[int, int], larger: int
+) -> None:
     """This package's bulk insert appends, too: it commits in cases 2 and 3, in which the JVM's fails."""
-    other = [row("id1", "theirs", 1)]
-    if when == "after":
-        table.ingest(theirs, other)
-        table.ingest(mine, [row("id1", "mine", 2)])
-    else:
-        beside(table, mine, [row("id1", "mine", 2)], lambda: table.ingest(theirs, other))
+    rows = [
+        row("id1", name, 2 if number == larger else 1) for number, (_, name) in enumerate((first, second))
+    ]
+    operations = (first[0], second[0])
+    writes = [(operation, table.arrow([each])) for operation, each in zip(operations, rows, strict=True)]
+    found = in_flight(table, writes, order)
+    assert found[0]["instant"] < found[1]["instant"] < min(each["completion_time"] for each in found)
+    assert found[order[0]]["completion_time"] < found[order[1]]["completion_time"]
+    assert files(table) == [(FIXED, False, 2)]
+    table.check_now([rows[larger]])
     compact_table(table.table, ALWAYS)
-    table.check_now([row("id1", "mine", 2)])
+    table.check_now([rows[larger]])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("insert", "bulk_insert"), ("bulk_insert", "insert")],
+    ids=["case 1: insert, then bulk_insert", "case 6: bulk_insert, then insert"],
+)
+def test_bulk_insert_and_insert_one_after_the_other(table: LakeTable, first: str, second: str) -> None:
+    table.ingest(first, [row("id1", "Danny", 1)])
+    table.ingest(second, [row("id1", "Julian", 2)])
+    compact_table(table.table, ALWAYS)
+    table.check_now([row("id1", "Julian", 2)])
 
 
 # --- who meets whom ---------------------------------------------------------------------------
@@ -191,6 +229,62 @@ def test_an_overwrite_conflicts(table: LakeTable, first: str, is_new: bool) -> N
     wanted = [row("a", "mine", 6)] if second == "insert_overwrite" else [row("a", "mine", 6), *theirs]
     table.check_now(wanted)
     assert len(file_slices(table.table)) == 1
+
+
+LOW, HIGH = PRIORITIES["backfill"], PRIORITIES["ingestion"]
+
+
+@pytest.mark.parametrize("running", ["upsert", "insert_overwrite", "insert_overwrite_table"])
+@pytest.mark.parametrize("runs_high", [True, False])
+def test_priorities_decide_between_an_overwrite_and_an_appending_writer(
+    table: LakeTable, running: str, runs_high: bool
+) -> None:
+    """The second begins while the first is running: the one of lower priority gives way, or conflicts."""
+    table.ingest("insert", [row("a", "old"), row("b", "old")])
+    second = "insert_overwrite" if running == "upsert" else "upsert"
+    mine, theirs = row("a", "running", 5), row("a", "second", 6)
+
+    def begins() -> None:
+        job: dict[str, Any] = {"priority": LOW if runs_high else HIGH, "on_higher_priority": "fail"}
+        if not runs_high:
+            table.ingest(second, [theirs], **job)
+            return
+        with pytest.raises(HigherPriorityWriteError):
+            table.ingest(second, [theirs], **job)
+
+    def run() -> None:
+        priority = HIGH if runs_high else LOW
+        lock = MeetingLock(begins)
+        ingest_arrow(table.location, table.arrow([mine]), running, lock=lock, priority=priority)
+
+    if runs_high:
+        run()
+        winner, wins = mine, running
+    else:
+        with pytest.raises(WriteConflictError):
+            run()
+        winner, wins = theirs, second
+    table.check_now([winner] if wins != "upsert" else [winner, row("b", "old")])
+
+
+@pytest.mark.parametrize("service_is_high", [True, False])
+@pytest.mark.parametrize("service_comes_second", [True, False])
+def test_an_appending_writer_and_a_compaction_of_any_priority_are_in_nobodys_way(
+    table: LakeTable, service_is_high: bool, service_comes_second: bool
+) -> None:
+    table.ingest("insert", [row("a", "old"), row("b", "old")])
+    plan = schedule_table_compaction(table.table, ALWAYS, priority=HIGH if service_is_high else LOW)
+    job: dict[str, Any] = {"priority": LOW if service_is_high else HIGH, "on_higher_priority": "fail"}
+
+    def write() -> None:
+        assert table.ingest("upsert", [row("a", "new", 2)], **job)["rebases"] == 0
+
+    if service_comes_second:
+        beside(table, "upsert", [row("a", "new", 2)], lambda: run_table_compaction(table.table, plan), **job)
+    else:
+        assert run_table_compaction(table.table, plan, lock=MeetingLock(write))
+    assert files(table) == [(FIXED, True, 1)]
+    table.check_now([row("a", "new", 2), row("b", "old")])
 
 
 def test_first_writes_after_an_overwrite_agree_on_a_new_file_group(lake: Lake) -> None:
