@@ -3,7 +3,8 @@
 * bulk ingestion of 2 million rows (six copies of the flights of 2013 under six years), beside
   Spark's Parquet write of the same rows in the same session;
 * an upsert of 200,000 rows into them (180,000 updates over all years, 20,000 new), into a copy-on-write
-  and a merge-on-read table, each beside delta-rs' MERGE of the same rows into the same rows.
+  and a merge-on-read table, each beside delta-rs' MERGE of the same rows into the same rows. The new rows of
+  the merge-on-read table go into files of their own; otherwise small base files are written again for them.
 
 Usage: ``python -m benchmarks.ingestion [--runs N]``. The first two rounds warm up and are not
 counted. Prints medians and ratios; on a busy machine only the ratios mean something.
@@ -122,7 +123,9 @@ class Ours:
 
     def _ingest(self, folder: str, operation: str) -> None:
         source = str(self._workload.folder / folder / "*.parquet")
-        ingest(self._spark, IngestJob.of(location=str(self.location), source=(source,), operation=operation))
+        sizes = {"small_file_limit": 0} if self._table_type == "merge_on_read" else {}
+        job = IngestJob.of(location=str(self.location), source=(source,), operation=operation, **sizes)
+        ingest(self._spark, job)
 
 
 class DeltaRs:
