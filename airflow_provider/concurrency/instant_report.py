@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider.concurrency.conflicts import pending_instants
+from airflow_provider.concurrency.conflicts import has_other_writers, pending_instants
 from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Savepoint
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.table.hudi_table import HudiTable
@@ -17,7 +17,8 @@ def describe_table(table: HudiTable) -> dict[str, Any]:
     :param table: the table; nothing is written to it.
     :return: JSON-able: ``location``, ``name``, ``type``, ``version``, ``timeline_layout``,
         ``record_key``, ``partition_by``, ``ordering``, ``metadata_partitions``, ``columns``,
-        ``partitions``, ``file_groups``, ``bytes``, ``newest_commit``, ``pending``, ``dead_writers``.
+        ``partitions``, ``file_groups``, ``bytes``, ``newest_commit``, ``pending``, ``dead_writers``,
+        ``other_writers`` (whether another Hudi writer has ever been seen to commit).
     """
     config, timeline = table.config, table.timeline()
     base_files = table.view().all_base_files()
@@ -40,6 +41,7 @@ def describe_table(table: HudiTable) -> dict[str, Any]:
         "newest_commit": newest[0].completion_time if newest else None,
         "pending": [writer.instant for writer in pending],
         "dead_writers": [writer.instant for writer in pending if writer.alive is False],
+        "other_writers": has_other_writers(table.storage),
     }
 
 

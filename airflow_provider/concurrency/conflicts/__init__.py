@@ -15,6 +15,7 @@ from airflow_provider.concurrency.conflicts.foreign_writers import (
     is_lost,
     note_other_writers,
     planned_clusterings,
+    warn_of_other_writers,
 )
 from airflow_provider.concurrency.conflicts.open_transactions import (
     check_no_open_transaction,
@@ -94,6 +95,7 @@ __all__ = [
     "wait_for_higher_priority",
     "wait_for_instant",
     "wait_for_others_to_tell",
+    "warn_of_other_writers",
     "why_no_turn_helps",
     "writers_above",
     "writers_ahead",

@@ -6,6 +6,7 @@ an entry at its completion time; its rollbacks and restores are final.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 
 from airflow_provider.concurrency.conflicts.rules import (
@@ -17,6 +18,7 @@ from airflow_provider.concurrency.conflicts.rules import (
 from airflow_provider.concurrency.heartbeats import heartbeat_path
 from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Plan, Restore, Rollback, fate_of
 from airflow_provider.exceptions import UnfinishedWriteError
+from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
@@ -34,6 +36,8 @@ from airflow_provider.table.timeline import (
     read_completed,
     undone_instants,
 )
+
+log = logging.getLogger(__name__)
 
 
 def is_lost(storage: Storage, commit: Commit) -> bool:
@@ -120,18 +124,58 @@ def planned_clusterings(storage: Storage, timeline: Timeline) -> list[WriteDescr
     return found
 
 
-def note_other_writers(storage: Storage, timeline: Timeline, completed_until: str) -> None:
+def note_other_writers(storage: Storage, timeline: Timeline, completed_until: str) -> list[Instant]:
     """Record for good that another Hudi writer commits to a table, if one has done so lately.
 
     :param storage: the table's storage.
     :param timeline: the active timeline.
     :param completed_until: a completion time; later instants are looked up in the log.
+    :return: the instants of other writers that completed later, in the order of completion.
     """
     if timeline.newest_completion <= completed_until:
-        return  # the usual case
+        return []  # the usual case
+    commit_log = CommitLog(storage)
     later = (each for each in timeline.completed() if (each.completion_time or "") > completed_until)
-    if any(not any(CommitLog(storage).about(each.requested_time)) for each in later):
+    found = [each for each in later if not any(commit_log.about(each.requested_time))]
+    if found:
         storage.put_if_absent(_OTHER_WRITERS, b"")
+    return sorted(found, key=_completion)
+
+
+def warn_of_other_writers(
+    storage: Storage, timeline: Timeline, completed_until: str, lock: LockProvider
+) -> None:
+    """Log what other Hudi writers have completed since the newest entry of the log, if they share no lock.
+
+    Each instant is logged once, by one process. Before the first entry there is nobody beside whom they could
+    have written.
+
+    :param storage: the table's storage.
+    :param timeline: the active timeline.
+    :param completed_until: completion time of the newest entry; empty when the log has none.
+    :param lock: the table lock.
+    """
+    found = note_other_writers(storage, timeline, completed_until)
+    if not found or not completed_until or lock.excludes_hudi:
+        return
+    told = storage.read(_OTHER_WRITERS).decode()
+    new = [each for each in found if _completion(each) > told and changes_something(each)]
+    if not new:
+        return
+    storage.put(_OTHER_WRITERS, _completion(new[-1]).encode())
+    named = ", ".join(f"{each.action} {each.requested_time}" for each in new[-_NAMED:])
+    if len(new) > _NAMED:
+        named = f"{named} and {len(new) - _NAMED} earlier instants"
+    log.warning(
+        "table %s: another Hudi writer has completed %s since the newest entry of the commit log, and %s "
+        "does not keep it out: if both write at once, rows of either may get lost; give both engines the "
+        "same lock (hoodie.write.lock.provider; docs/connections.md)",
+        *(storage.root, named, type(lock).__name__),
+    )
+
+
+def _completion(instant: Instant) -> str:
+    return instant.completion_time or ""
 
 
 def has_other_writers(storage: Storage) -> bool:
@@ -296,3 +340,6 @@ def _appended_in(write_stats: Sequence[WriteStat]) -> frozenset[FileGroupId]:
 OWNER = "another Hudi writer"
 
 _OTHER_WRITERS = ".hoodie/.other_writers"
+"""Exists once another Hudi writer has committed; holds the completion time up to which that was logged."""
+
+_NAMED = 5  # instants that one line of the log names

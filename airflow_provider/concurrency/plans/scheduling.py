@@ -22,6 +22,7 @@ from airflow_provider.concurrency.conflicts import (
     others_writing,
     pending_instants,
     wait_for_others_to_tell,
+    warn_of_other_writers,
     writers_above,
     writes_of_open_transactions,
 )
@@ -133,6 +134,7 @@ def schedule(
         timeline = moment.timeline  # so the entry completes after the commits of other Hudi writers
         if action in _COMMITTING and not lock.excludes_hudi:
             check_no_unfinished_write(storage, timeline)
+        warn_of_other_writers(storage, timeline, moment.completed_until, lock)
         instant = moment.request_instant(action, operation, priority=priority, operation_key=operation_key)
         storage.put(staged_plan_path(instant), plan.content)
         return Plan(

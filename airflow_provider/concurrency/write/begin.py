@@ -9,8 +9,8 @@ from airflow_provider.concurrency.conflicts import (
     ConflictPolicy,
     check_no_unfinished_write,
     mark_open_transaction,
-    note_other_writers,
     unmark_open_transaction,
+    warn_of_other_writers,
 )
 from airflow_provider.concurrency.heartbeats import (
     Heartbeat,
@@ -80,7 +80,9 @@ def begin_write(
             location=table.location,
         )
     commit_log = CommitLog(storage)
+    before_rollbacks = None
     if not all(heartbeat.alive for heartbeat in observe(storage).values()):
+        before_rollbacks = commit_log.newest()
         rollback_dead_writers(table)
     newest = commit_log.newest()
     info = HeartbeatInfo(
@@ -108,7 +110,9 @@ def begin_write(
         if base.look().find(instant) is not None:
             storage.delete(heartbeat_path(instant))
             continue
-        note_other_writers(storage, base.look(), base.completed_until)
+        # The entry of a rollback is later than what other Hudi writers have completed before it.
+        known = before_rollbacks.completion_time if before_rollbacks else base.completed_until
+        warn_of_other_writers(storage, base.look(), known, lock)
         if lock.excludes_hudi:
             _ = base.timeline  # another Hudi writer that rolls this write back says so only on the timeline
         heartbeat = Heartbeat(storage, instant, info, is_alive)

@@ -300,7 +300,8 @@ class Committing:
     def _warn_of_others(self, changes: Sequence[CompletedEntry]) -> None:
         told = (
             "table %s: %s %s of another Hudi writer came beside %s, and %s does not keep it out: rows of "
-            "either may get lost; give both engines the same lock"
+            "either may get lost; give both engines the same lock (hoodie.write.lock.provider; "
+            "docs/connections.md)"
         )
         lock = type(self._write.lock).__name__
         for entry in (change.entry for change in changes if change.entry.owner == OWNER):

@@ -6,6 +6,7 @@ right before the writer under test acquires the lock.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import tzinfo
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 from airflow_provider.concurrency import begin_planned, begin_write, rollback
 from airflow_provider.concurrency.conflicts import wait_for_clustering
 from airflow_provider.concurrency.conflicts.foreign_writers import planned_clusterings
+from airflow_provider.concurrency.heartbeats import heartbeat_path
+from airflow_provider.concurrency.instant_report import describe_table
 from airflow_provider.concurrency.write import committing
 from airflow_provider.exceptions import InstantRolledBackError, WriteConflictError
 from airflow_provider.ingestion import ingest_arrow
@@ -32,6 +35,7 @@ from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.unit.concurrency.other_hudi_writers.another_hudi_writer import (
+    SCHEMA,
     Jvm,
     SharedLock,
     create_trips,
@@ -176,6 +180,94 @@ def test_who_comes_without_a_common_lock_is_warned_of_by_name(
     caplog.clear()
     ingest(table, {1: 11.0}, lambda: Jvm(table).upsert({8: 8.0}))
     assert not [each for each in caplog.records if "same lock" in each.message]
+
+
+class TestWarnedOfBetweenWrites:
+    """Another Hudi writer without a common lock commits while no write of this package is under way."""
+
+    @pytest.fixture
+    def told(self, caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+        """The warnings since the last call."""
+
+        def warnings() -> list[str]:
+            found = [each.message for each in caplog.records if "same lock" in each.message]
+            caplog.clear()
+            return found
+
+        return warnings
+
+    def test_each_of_its_commits_is_named_once(self, table: HudiTable, told: Callable[[], list[str]]) -> None:
+        first = Jvm(table)
+        first.upsert({7: 7.0})
+        one = begin_write(table, operation="UPSERT")
+        (warning,) = told()
+        another = begin_write(HudiTable.open(table.location), operation="UPSERT")
+        assert told() == []
+        assert f"has completed commit {first.instant} since the newest entry of the commit log" in warning
+        assert "FilesystemLockProvider does not keep it out" in warning
+        assert "hoodie.write.lock.provider; docs/connections.md" in warning
+        one.abort()
+        another.abort()
+        second = Jvm(table)
+        second.upsert({8: 8.0})
+        opened_anew = HudiTable.open(table.location)
+        ingest_arrow(opened_anew, rows({1: 10.0}))
+        (warning,) = told()
+        assert f"completed commit {second.instant} since" in warning
+        ingest_arrow(opened_anew, rows({1: 11.0}))
+        assert told() == []
+
+    def test_one_that_came_before_the_rollback_of_a_dead_writer_is_named(
+        self, table: HudiTable, told: Callable[[], list[str]]
+    ) -> None:
+        dead = begin_write(table, operation="UPSERT")
+        dead.heartbeat.stop()
+        table.storage.put(heartbeat_path(dead.instant), b"")
+        os.utime(Path(table.location, heartbeat_path(dead.instant)), (0, 0))
+        jvm = Jvm(table)
+        jvm.upsert({7: 7.0})
+        ingest_arrow(table, rows({1: 10.0}))
+        assert table.timeline().find(dead.instant) is None
+        (warning,) = told()
+        assert f"commit {jvm.instant}" in warning
+
+    def test_a_table_service_names_them_when_it_plans(
+        self, table: HudiTable, told: Callable[[], list[str]]
+    ) -> None:
+        ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
+        jvm = Jvm(table)
+        jvm.upsert({7: 7.0})
+        assert schedule_clustering(table, ClusteringSettings()) is not None
+        (warning,) = told()
+        assert jvm.instant in warning
+
+    def test_many_are_one_warning_with_the_newest(
+        self, table: HudiTable, told: Callable[[], list[str]]
+    ) -> None:
+        jvms = [Jvm(table) for _ in range(7)]
+        for jvm in jvms:
+            jvm.upsert({7: 7.0})
+        ingest_arrow(table, rows({1: 10.0}))
+        (warning,) = told()
+        assert ", ".join(f"commit {jvm.instant}" for jvm in jvms[2:]) + " and 2 earlier instants" in warning
+
+    def test_there_is_no_warning_under_a_common_lock_nor_of_commits_before_our_first(
+        self, table: HudiTable, told: Callable[[], list[str]]
+    ) -> None:
+        Jvm(table).upsert({7: 7.0})
+        ingest(table, {1: 10.0}, lambda: None)
+        theirs = HudiTable.create(
+            f"{table.location}-theirs", name="t", schema=SCHEMA, record_key=["id"], partition_by=["city"]
+        )
+        Jvm(theirs).upsert({7: 7.0})
+        ingest_arrow(theirs, rows({1: 10.0}))
+        assert told() == []
+
+    def test_the_table_tells_that_there_is_one(self, table: HudiTable) -> None:
+        assert not describe_table(table)["other_writers"]
+        Jvm(table).upsert({7: 7.0})
+        ingest_arrow(table, rows({1: 10.0}))
+        assert describe_table(table)["other_writers"]
 
 
 class TestPlannedClustering:
