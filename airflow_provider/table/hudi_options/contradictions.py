@@ -11,7 +11,7 @@ from airflow_provider.table.hudi_options.index_options import (
     enabled_indexes,
     enabling_key,
 )
-from airflow_provider.table.hudi_options.lock_options import LOCK, hosts_with_port
+from airflow_provider.table.hudi_options.lock_options import LOCK
 from airflow_provider.table.hudi_options.option import Topic
 from airflow_provider.table.hudi_options.registry import OPTIONS
 from airflow_provider.table.properties import (
@@ -28,6 +28,8 @@ from airflow_provider.table.properties import (
 _PROVIDER = f"{LOCK}provider"
 _POLICY = "hoodie.clean.policy"
 _COLUMN_STATS = f"{METADATA}index.column.stats."
+_DEFAULT_PORT = 2181
+"""ZooKeeper's (``ConnectStringParser``)."""
 
 
 _ORDERED = (
@@ -116,8 +118,15 @@ def _ports(values: Mapping[str, Any]) -> Iterator[str]:
     url, port = values.get(f"{LOCK}zookeeper.url"), values.get(f"{LOCK}zookeeper.port")
     if url is None or port is None:
         return
-    hosts = hosts_with_port(url, port).partition("/")[0].split(",")
-    if not any(host.endswith(f":{port}") for host in hosts):
+    # Hudi's BaseZookeeperBasedLockProvider gives Curator the URL alone; ZooKeeper's default port is 2181.
+    hosts = [host.strip() for host in url.partition("/")[0].split(",")]
+    bare = next((host for host in hosts if ":" not in host), None)
+    if bare is not None and port != _DEFAULT_PORT:
+        yield (
+            f"{LOCK}zookeeper.port={port}, and {bare} in {LOCK}zookeeper.url has no port: Hudi ignores the "
+            f"option, and connects to {bare}:{_DEFAULT_PORT}; write {bare}:{port} into the URL on both sides"
+        )
+    elif bare is None and not any(host.endswith(f":{port}") for host in hosts):
         yield f"{LOCK}zookeeper.port={port}, and every host of {LOCK}zookeeper.url has another; leave one out"
 
 

@@ -88,7 +88,8 @@ LOCK_OPTIONS = (
         f"{LOCK}zookeeper.port",
         Topic.LOCK,
         whole(least=1, most=65535),
-        "The port of hosts without one.",
+        "Accepted without effect, as in Hudi: the port is in the URL, and 2181 for a host without one. "
+        "Refused if it contradicts the URL.",
         default=2181,
         provider="zookeeper",
     ),
@@ -201,7 +202,6 @@ LOCK_OPTIONS = (
 )
 
 
-_PORT = f"{LOCK}zookeeper.port"
 _WAIT, _AGAIN = f"{LOCK}wait_time_ms", f"{LOCK}client.num_retries"
 _PAUSE = f"{LOCK}client.wait_time_ms_between_retry"
 _TOLD = ("zookeeper", "in_process")
@@ -218,22 +218,9 @@ def lock_config(values: Mapping[str, Any]) -> dict[str, Any]:
     for option in LOCK_OPTIONS:
         if option.key in values:
             config |= option.arguments(values[option.key])
-    if "hosts" in config and _PORT in values:
-        config["hosts"] = hosts_with_port(config["hosts"], values[_PORT])
     if config.get("provider") in _TOLD:
         config.pop("poll_interval_seconds", None)
     if _WAIT in values or _AGAIN in values:
         wait, again, pause = (values.get(key, _DEFAULTS[key]) for key in (_WAIT, _AGAIN, _PAUSE))
         config["timeout_seconds"] = wait * (1 + again) + pause * again
     return config
-
-
-def hosts_with_port(url: str, port: int) -> str:
-    """A ZooKeeper ensemble with a port for every host.
-
-    :param url: hosts with commas between them, and perhaps a chroot after the last one.
-    :param port: the port of hosts without one.
-    """
-    hosts, slash, chroot = url.partition("/")
-    named = (host.strip() for host in hosts.split(","))
-    return ",".join(host if ":" in host else f"{host}:{port}" for host in named) + slash + chroot

@@ -211,6 +211,8 @@ INDEX = "hoodie.metadata.index."
         ({"hoodie.write.lock.zookeeper.url": "zk1"}, "there is no hoodie.write.lock.provider"),
         (ZOOKEEPER | {"hoodie.write.lock.storage.validity.timeout.secs": 300}, "StorageBasedLockProvider"),
         (ZOOKEEPER | {"hoodie.write.lock.zookeeper.url": "zk1:1,zk2:2"}, "zookeeper.port=2181"),
+        (ZOOKEEPER | {"hoodie.write.lock.zookeeper.port": 2182}, "zk1 in hoodie.write.lock.zookeeper.url"),
+        (ZOOKEEPER | {"hoodie.write.lock.zookeeper.port": 2182}, "connects to zk1:2181; write zk1:2182 into"),
         (
             {
                 "hoodie.write.lock.provider": "StorageBasedLockProvider",
@@ -252,6 +254,7 @@ def test_what_contradicts_itself_is_told(options, told):
     [
         {},
         ZOOKEEPER,
+        ZOOKEEPER | {"hoodie.write.lock.zookeeper.url": "zk1:2182", "hoodie.write.lock.zookeeper.port": 2182},
         {"hoodie.write.concurrency.mode": "SINGLE_WRITER"},
         {"hoodie.metadata.enable": False, f"{INDEX}column.stats.enable": "false"},
         {

@@ -33,7 +33,7 @@ from tests.unit.table.hudi_options.test_hudi_options import INDEX, ZOOKEEPER
 def test_the_locks_options_make_its_configuration():
     assert HudiOptions.parse(ZOOKEEPER | {"hoodie.write.lock.zookeeper.session_timeout_ms": 45_000}).lock == {
         "provider": "zookeeper",
-        "hosts": "zk1:2181,zk2:2182/chroot",
+        "hosts": "zk1,zk2:2182/chroot",
         "base_path": "/locks",
         "lock_key": "flights",
         "lease_seconds": 45.0,
