@@ -93,13 +93,15 @@ def check_no_open_transaction(
     for other in writes_of_open_transactions(storage, besides=open_txn):
         if worked_in is None:
             worked_in = {*partitions(), *(group.partition_path for group in this.file_groups)}
-        shared = sorted(other.written & this.file_groups)
-        if this.merges_in_any_order and this.file_groups <= this.appended:  # it needs no earlier log file
-            if not (shared := sorted({*shared} - other.appended)):
-                continue
-        elif not shared and not touches_partitions(other.taken_out_of, worked_in, this.operation):
+        shared, taken_out_of = sorted(other.written & this.file_groups), other.taken_out_of
+        if this.merges_in_any_order and this.file_groups <= this.appended:
+            # It needs no earlier log file. But an abort may bring back the file group of a bucket, which then
+            # must not have another one.
+            shared = sorted({*shared} - other.appended)
+            taken_out_of = frozenset(group.partition_path for group in other.replaced)
+        if not shared and not touches_partitions(taken_out_of, worked_in, this.operation):
             continue
-        where = "/".join(shared[0]).lstrip("/") if shared else f"{sorted(other.taken_out_of)[0]!r}"
+        where = "/".join(shared[0]).lstrip("/") if shared else f"{sorted(taken_out_of)[0]!r}"
         raise WriteConflictError(
             f"table {storage.root}: {this.operation} {this.instant} would build on {where} as instant "
             f"{other.instant.requested_time} left it, and transaction {other.txn_id}, to which that belongs, "

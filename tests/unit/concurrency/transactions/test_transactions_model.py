@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from airflow_provider.exceptions import CommitError, WriteConflictError
 from airflow_provider.metastore import ValidTxnList
+from airflow_provider.services.table_compaction.table_compaction import compact_table
+from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
+from tests.ingestion_contract.merge_on_read import BUCKETS
 from tests.unit.concurrency.transactions.transactional_lake import Lake
 
 TABLES = ("trips", "riders")
@@ -26,7 +29,10 @@ LIMITS = st.sampled_from([{}, {"small_file_limit": 0}, {"small_file_limit": 0, "
 WRITE = st.tuples(
     st.just("write"), st.integers(0, 3), st.sampled_from(TABLES), OPERATIONS, ROWS, LIMITS, st.booleans()
 )
-STEP = st.one_of(WRITE, WRITE, WRITE, st.tuples(st.sampled_from(["commit", "abort"]), st.integers(1, 3)))
+COMPACTION = st.tuples(st.just("compact"), st.just(0), st.sampled_from(TABLES))
+STEP = st.one_of(
+    WRITE, WRITE, WRITE, COMPACTION, st.tuples(st.sampled_from(["commit", "abort"]), st.integers(1, 3))
+)
 
 
 class History:
@@ -60,8 +66,8 @@ class History:
 class Run:
     """One sequence of steps; transactions 1 to 3 have several writes, 0 stands for one write's own."""
 
-    def __init__(self, root: Path) -> None:
-        self.lake, self.history = Lake(root), History()
+    def __init__(self, root: Path, **options: Any) -> None:
+        self.lake, self.history = Lake(root, **options), History()
         self.open: dict[int, int] = {}
         self.refused: set[tuple[int | None, str]] = set()
         self.lists: list[ValidTxnList] = []
@@ -69,6 +75,10 @@ class Run:
     def step(self, kind: str, number: int, *write: Any) -> None:
         if kind == "write":
             self._write(number, *write)
+        elif kind == "compact":
+            table = self.lake.tables[write[0]]
+            if table.is_merge_on_read:
+                compact_table(table, TableCompactionSettings(delta_commits=1))
         elif number in self.open:
             self._end(self.open.pop(number), kind)
         self.lists.append(self.lake.metastore.valid_txn_list())
@@ -115,19 +125,29 @@ class Run:
         self.lake.check_nothing_is_left()
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "copy-on-write": {},
+    "merge-on-read": {"table_type": "merge_on_read"},
+    "non-blocking": {"table_type": "merge_on_read", "concurrency": "non_blocking", "hudi_options": BUCKETS},
+}
 OVERWRITTEN = [
     ("write", 0, "riders", "upsert", {2: 0}, {}, False),
     ("write", 1, "riders", "insert_overwrite_table", {101: 0}, {}, False),
 ]
+DELETED = ("riders", "delete", {2: 0}, {}, False)
 
 
-@given(steps=st.lists(STEP, min_size=4, max_size=14))
+@given(kind=st.sampled_from(sorted(KINDS)), steps=st.lists(STEP, min_size=4, max_size=14))
 # The write deletes a key that an open transaction has removed, and may bring back.
-@example(steps=[*OVERWRITTEN, ("write", 3, "riders", "delete", {2: 0}, {}, False)])
-@example(steps=[*OVERWRITTEN, ("write", 0, "riders", "delete", {2: 0}, {}, False), ("abort", 1)])
-def test_a_read_shows_what_its_transactions_wrote_one_after_the_other(steps: list[tuple[Any, ...]]) -> None:
+@example(kind="copy-on-write", steps=[*OVERWRITTEN, ("write", 3, *DELETED)])
+@example(kind="copy-on-write", steps=[*OVERWRITTEN, ("write", 0, *DELETED), ("abort", 1)])
+@example(kind="non-blocking", steps=[*OVERWRITTEN, ("write", 3, *DELETED)])
+@example(kind="non-blocking", steps=[*OVERWRITTEN, ("write", 0, *DELETED), ("abort", 1)])
+def test_a_read_shows_what_its_transactions_wrote_one_after_the_other(
+    kind: str, steps: list[tuple[Any, ...]]
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder))
+        run = Run(Path(folder), **KINDS[kind])
         for step in steps:
             run.step(*step)
         run.check()

@@ -14,6 +14,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.services.table_compaction.table_compaction import compact_table
+from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
 from tests.ingestion_contract.interleaving import Clustering, MeetingLock
 from tests.ingestion_contract.lake import KIB, Lake, LakeTable
 
@@ -27,6 +29,7 @@ batches = st.dictionaries(
 )
 writes = st.tuples(st.sampled_from(["upsert", "upsert", "delete", "insert_overwrite"]), batches)
 clusterings = st.tuples(st.just("cluster"), st.sampled_from(PARTS), st.integers(1, 3))
+compactions = st.just(("compact",))
 sizes = st.sampled_from([0, 8 * KIB])
 
 
@@ -39,14 +42,16 @@ def _patient() -> Iterator[None]:
 
 
 @given(
+    table_type=st.sampled_from(["copy_on_write", "merge_on_read"]),
     first=batches,
     second=batches,
     mine=writes,
-    others=st.lists(st.one_of(writes, clusterings), min_size=1, max_size=4),
+    others=st.lists(st.one_of(writes, clusterings, compactions), min_size=1, max_size=4),
     ordered=st.booleans(),
     small=sizes,
 )
 def test_a_write_that_is_overtaken(
+    table_type: str,
     first: dict[Key, int],
     second: dict[Key, int],
     mine: tuple[str, dict[Key, int]],
@@ -57,7 +62,9 @@ def test_a_write_that_is_overtaken(
     settings: dict[str, Any] = {"target_file_size": 12 * KIB, "small_file_limit": small}
     root = Path(tempfile.mkdtemp())
     try:
-        table = Lake(root).create(SCHEMA, partition_by=["part"], ordering_field="ts" if ordered else None)
+        table = Lake(root).create(
+            SCHEMA, partition_by=["part"], ordering_field="ts" if ordered else None, table_type=table_type
+        )
         table.ingest("upsert", _rows(first, "first"), **settings)
         fresh = {key: ts for key, ts in second.items() if key not in first}
         if fresh:
@@ -68,7 +75,10 @@ def test_a_write_that_is_overtaken(
 
         def overtake(number: int, other: tuple[Any, ...]) -> Callable[[], None]:
             def act() -> None:
-                if other[0] == "cluster":
+                if other[0] == "compact":
+                    if table.table.is_merge_on_read:
+                        compact_table(table.table, TableCompactionSettings(delta_commits=1))
+                elif other[0] == "cluster":
                     partition = f"part={other[1]}"
                     if table.table.view().base_files(partition):
                         Clustering(table.table, partition, outputs=other[2], priority=400).commit()

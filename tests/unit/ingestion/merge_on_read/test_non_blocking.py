@@ -336,6 +336,26 @@ def test_two_transactions_of_one_bucket_are_aborted_in_any_order(
     table.check_now([row("a", "old")])
 
 
+@pytest.mark.parametrize("operation", ["upsert", "delete"])
+@pytest.mark.parametrize("overwrite", ["insert_overwrite", "insert_overwrite_table"])
+def test_an_overwrite_of_an_open_transaction_holds_the_buckets_that_it_has_emptied(
+    lake: Lake, operation: str, overwrite: str
+) -> None:
+    """Otherwise an abort would bring the old file group back beside a new one: two in one bucket."""
+    table = make(lake, buckets=2)
+    old = [row(f"k{n}", "old") for n in range(8)]
+    table.ingest("insert", old)
+    table.ingest(overwrite, [row("k0", "txn")], txn_id=7, write_id=1, txn_goes_on=True)
+    for each in old:
+        with pytest.raises(WriteConflictError, match="transaction 7"):
+            table.ingest(operation, [each])
+    undo_writes(table.table, 7)
+    table.check_now(old)
+    table.ingest(operation, old)
+    table.check_now(old if operation == "upsert" else [])
+    assert len(file_slices(table.table)) == 2
+
+
 def test_an_abort_is_in_no_appending_writers_way(table: LakeTable) -> None:
     table.ingest("insert", [row("a", "old")])
     table.ingest("upsert", [row("a", "txn", 9)], txn_id=7, write_id=1, txn_goes_on=True)
