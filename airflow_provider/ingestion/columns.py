@@ -11,11 +11,8 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.schema import FILL, ColumnChange, check_roles, evolved
+from airflow_provider.table.schema import FILL, VALIDATE, ColumnChange, check_roles, evolved
 from airflow_provider.table.writable import check_takes_operation, check_takes_rows
-
-VALIDATE = "hoodie.avro.schema.validate"
-"""Hudi's option that refuses data with a missing column, even if the column would be filled."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,14 @@ from airflow_provider.table.schema.arrow_avro import (
 )
 from airflow_provider.table.schema.column_types import to_schema, type_name
 from airflow_provider.table.schema.conversion import Origin, Origins, converted
-from airflow_provider.table.schema.evolution import FILL, ColumnChange, check_roles, evolved, widened
+from airflow_provider.table.schema.evolution import (
+    FILL,
+    VALIDATE,
+    ColumnChange,
+    check_roles,
+    evolved,
+    widened,
+)
 from airflow_provider.table.schema.schema_on_read import LATEST_SCHEMA, ColumnIds, history_path, read_history
 from airflow_provider.table.schema.table_schema import SCHEMA, TableSchema
 
@@ -22,6 +29,7 @@ __all__ = [
     "LATEST_SCHEMA",
     "META_COLUMNS",
     "SCHEMA",
+    "VALIDATE",
     "ColumnChange",
     "ColumnIds",
     "Origin",

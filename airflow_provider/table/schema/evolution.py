@@ -29,6 +29,9 @@ from airflow_provider.table.schema.conversion import is_bytes, is_list, is_text
 FILL = "hoodie.write.set.null.for.missing.columns"
 """Hudi's option for columns that the data lack: when it is true, they are null."""
 
+VALIDATE = "hoodie.avro.schema.validate"
+"""Hudi's option that refuses data with a missing column, even if the column would be filled."""
+
 
 @dataclass(frozen=True)
 class ColumnChange:
@@ -74,8 +77,8 @@ def evolved(
         shown = ", ".join(map(repr, merge.missing))
         raise MissingColumnError(
             f"the data lack {'column' if len(merge.missing) == 1 else 'columns'} {shown} of the table; add "
-            f"{'it' if len(merge.missing) == 1 else 'them'} in the source, or set {FILL}=true, and they are "
-            "null",
+            f"{'it' if len(merge.missing) == 1 else 'them'} in the source, or set {FILL}=true and not "
+            f"{VALIDATE}=true, and they are null",
             columns=merge.missing,
         )
     return columns, tuple(merge.changes)

@@ -18,6 +18,7 @@ from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.metadata_table.keys import partition_stats_key
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import ColumnStats, ValueType
+from airflow_provider.table.schema import VALIDATE
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
 from airflow_provider.table.timeline.metadata import CommitMetadata, encode_commit_metadata
@@ -124,6 +125,46 @@ def test_what_would_lose_values_is_refused(table: HudiTable) -> None:
     with pytest.raises(IncompatibleSchemaError, match="column 'v'"):
         ingest_arrow(table, pa.Table.from_pylist([old("a", v=True)], with_field("v", pa.bool_())))
     assert shown(table)["a"]["v"] == 1
+
+
+@pytest.mark.parametrize(
+    ("of_the_table", "of_the_job", "is_filled"),
+    [
+        (None, None, True),
+        (True, None, False),
+        (False, None, True),
+        (None, True, False),
+        (None, False, True),
+        (True, False, True),
+        (False, True, False),
+    ],
+)
+def test_rows_that_lack_a_column_are_refused_where_the_schema_is_validated_even_if_they_would_be_filled(
+    tmp_path: Path, of_the_table: bool | None, of_the_job: bool | None, is_filled: bool
+) -> None:
+    said = {"hoodie.write.set.null.for.missing.columns": True}
+    if of_the_table is not None:
+        said[VALIDATE] = of_the_table
+    table = HudiTable.create(
+        str(tmp_path / "t"),
+        name="t",
+        schema=SCHEMA,
+        record_key=["id"],
+        ordering_field="ts",
+        hudi_options=said,
+    )
+    ingest_arrow(table, pa.Table.from_pylist([old("a")], SCHEMA), "insert")
+    lacking = pa.Table.from_pylist([old("b", ts=2)], SCHEMA).drop_columns(["v"])
+    if is_filled:
+        ingest_arrow(table, lacking, validate_schema=of_the_job)
+        assert shown(table)["b"] == old("b", ts=2, v=None)
+        return
+    with pytest.raises(MissingColumnError, match=f"'v'.* and not {VALIDATE}=true"):
+        ingest_arrow(table, lacking, validate_schema=of_the_job)
+    assert shown(table) == {"a": old("a")}
+    assert table.timeline().pending() == ()
+    ingest_arrow(table, pa.Table.from_pylist([old("b")], SCHEMA))
+    assert shown(table).keys() == {"a", "b"}, "complete rows are taken"
 
 
 def test_rows_that_lack_a_column_are_refused_by_name_or_filled_on_demand(table: HudiTable) -> None:
