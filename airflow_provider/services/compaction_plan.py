@@ -190,13 +190,17 @@ def plan_compaction(
     return CompactionPlan(tuple(operations)) if operations else None
 
 
-def delta_commits_since(timeline: Timeline) -> int:
+def delta_commits_since(timeline: Timeline, *, or_planned: bool = False) -> int:
     """Deltacommits that completed after the last compaction was planned
     (``CompactionUtils.getDeltaCommitsSinceLatestCompaction``).
 
     :param timeline: timeline of the table with the file groups.
+    :param or_planned: whether a pending compaction counts too
+        (``CompactionUtils.getDeltaCommitsSinceLatestCompactionRequest``).
     """
-    compactions = (i.requested_time for i in timeline.commits() if i.action is Action.COMMIT)
+    compactions = [i.requested_time for i in timeline.commits() if i.action is Action.COMMIT]
+    if or_planned:
+        compactions += [i.requested_time for i in timeline.pending() if i.action is Action.COMPACTION]
     last = max(compactions, default="")
     return sum(
         i.action is Action.DELTA_COMMIT and (i.completion_time or "") > last for i in timeline.commits()

@@ -31,6 +31,7 @@ from airflow_provider.indexing import IndexJob  # noqa: E402
 from airflow_provider.ingestion.ingest_job import IngestJob  # noqa: E402
 from airflow_provider.jobs import ARROW  # noqa: E402
 from airflow_provider.services.clustering import ClusteringJob  # noqa: E402
+from airflow_provider.services.table_compaction import CompactionJob  # noqa: E402
 from airflow_provider.spark.job_answer import RESULT_PREFIX, failure, success, write_answer  # noqa: E402
 from airflow_provider.spark.session import forget_old_logs, spark_log_file  # noqa: E402
 from airflow_provider.table.hudi_table import HudiTable  # noqa: E402
@@ -45,7 +46,8 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_TO_ROLL_BACK = 60.0
 
 
-AnyJob = IngestJob | ClusteringJob | IndexJob
+AnyJob = IngestJob | ClusteringJob | CompactionJob | IndexJob
+_JOBS: tuple[type[AnyJob], ...] = (IngestJob, ClusteringJob, CompactionJob, IndexJob)
 
 
 class Terminated(BaseException):
@@ -123,13 +125,15 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _read(specification: str) -> AnyJob:
-    jobs: dict[str, type[AnyJob]] = {each.kind_of_job: each for each in (IngestJob, ClusteringJob, IndexJob)}
+    jobs = {each.kind_of_job: each for each in _JOBS}
     return jobs.get(json.loads(specification).get("job"), IngestJob).from_json(specification)
 
 
 def _run(job: AnyJob, parent: Parent) -> dict[str, Any] | None:
     if isinstance(job, ClusteringJob):
         return _cluster(job, parent)
+    if isinstance(job, CompactionJob):
+        return _compact(job, parent)
     if isinstance(job, IndexJob):
         return _build_index(job, parent)
     return _ingest(job, parent)
@@ -150,6 +154,20 @@ def _cluster(job: ClusteringJob, parent: Parent) -> dict[str, Any] | None:
 
     with _session(job) as spark:
         return cluster(spark, job, is_alive=parent.is_alive)
+
+
+def _compact(job: CompactionJob, parent: Parent) -> dict[str, Any] | None:
+    from airflow_provider.services.table_compaction import earlier_compaction, run_compaction_job
+
+    table = HudiTable.open(job.location, job.storage_options)
+    if job.engine == ARROW:
+        return run_compaction_job(job, table, is_alive=parent.is_alive)
+    if (earlier := earlier_compaction(job, table)) is not None:  # then no session need start
+        return earlier
+    from airflow_provider.spark.compaction import compact_by_job
+
+    with _session(job) as spark:
+        return compact_by_job(spark, job, is_alive=parent.is_alive)
 
 
 def _build_index(job: IndexJob, parent: Parent) -> dict[str, Any] | None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow_provider.services.cleaning.clean_plan import Retention
 from airflow_provider.services.cleaning.cleaning import clean
+from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
 from airflow_provider.services.table_compaction.table_compaction import compact_table
-from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
 from airflow_provider.table.reading import slices_of
 from airflow_provider.table.timeline import Action
 from tests.ingestion_contract.lake import KIB, Lake

@@ -7,6 +7,7 @@ own.
 
 from airflow_provider.concurrency.plans.scheduling import (
     ServicePlan,
+    end_of_plan,
     pending_plans,
     reserved_file_groups,
     schedule,
@@ -14,6 +15,7 @@ from airflow_provider.concurrency.plans.scheduling import (
 from airflow_provider.concurrency.plans.service_failures import (
     MAX_FAILURES,
     Service,
+    check_failures,
     check_not_stopped,
     clear_failures,
     failures,
@@ -25,8 +27,10 @@ __all__ = [
     "MAX_FAILURES",
     "Service",
     "ServicePlan",
+    "check_failures",
     "check_not_stopped",
     "clear_failures",
+    "end_of_plan",
     "failures",
     "log_head",
     "pending_plans",

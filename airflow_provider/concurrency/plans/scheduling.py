@@ -26,7 +26,7 @@ from airflow_provider.concurrency.conflicts import (
     writers_above,
     writes_of_open_transactions,
 )
-from airflow_provider.concurrency.log import CommitLog, Plan, Restore, Savepoint
+from airflow_provider.concurrency.log import CommitLog, Plan, Restore, Rollback, Savepoint
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
@@ -76,6 +76,19 @@ def pending_plans(table: HudiTable, action: Action, *, idle: bool = False) -> li
         if isinstance(entry, Plan) and entry.instant in pending:
             ours.add(entry.instant)
     return sorted(ours)
+
+
+def end_of_plan(table: HudiTable, instant: str) -> str:
+    """Why a plan does not exist, for people.
+
+    :param table: the table.
+    :param instant: requested time of the plan.
+    """
+    for entry in CommitLog(table.storage).about(instant):
+        if isinstance(entry, Rollback):
+            executor = f" when {entry.dead_owner} executed it" if entry.dead_owner else ""
+            return f"it was rolled back{executor} ({entry.reason})"
+    return "it was rolled back or never was"
 
 
 Planner = Callable[[FileSystemView, frozenset[FileGroupId]], ServicePlan | None]

@@ -126,6 +126,30 @@ def stopping_itself(
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
+    earlier = check_failures(table, service, input_of, most)
+    try:
+        yield
+    except Exception as error:
+        if _counts(error):
+            _keep(table.storage, service, error, _text(input_of))
+        raise
+    for name in earlier:
+        table.storage.delete(f"{_folder(service)}/{name}")
+
+
+def check_failures(
+    table: HudiTable, service: Service, input_of: Callable[[], str], most: int | None
+) -> list[str]:
+    """Make sure that a service has not failed too often on its input; of clustering see
+    :func:`check_not_stopped`.
+
+    :param table: the table.
+    :param service: the service.
+    :param input_of: see :func:`stopping_itself`.
+    :param most: see :func:`stopping_itself`.
+    :return: the files of the failures since the last success.
+    :raises ServiceStoppedError: see :func:`stopping_itself`.
+    """
     earlier = list(table.storage.names(_folder(service)))
     if most is not None and len(earlier) >= most:
         told = failures(table, service)
@@ -138,14 +162,7 @@ def stopping_itself(
                 failures=len(told),
                 service=str(service),
             )
-    try:
-        yield
-    except Exception as error:
-        if _counts(error):
-            _keep(table.storage, service, error, _text(input_of))
-        raise
-    for name in earlier:
-        table.storage.delete(f"{_folder(service)}/{name}")
+    return earlier
 
 
 def log_head(table: HudiTable) -> str:

@@ -17,19 +17,16 @@ from typing import Any
 
 from airflow_provider.concurrency import (
     PRIORITIES,
-    CommitLog,
-    CommitResult,
     Writer,
     begin_planned,
-    find_operation,
     rollback_dead_writers,
     schedule,
 )
 from airflow_provider.concurrency.conflicts import has_other_writers
 from airflow_provider.concurrency.heartbeats import progress_of
-from airflow_provider.concurrency.log import Rollback
-from airflow_provider.concurrency.plans import MAX_FAILURES, check_not_stopped, pending_plans
+from airflow_provider.concurrency.plans import MAX_FAILURES, check_not_stopped, end_of_plan, pending_plans
 from airflow_provider.exceptions import NoSuchInstantError, UnfinishedWriteError, WriteConflictError
+from airflow_provider.jobs import PlanJob
 from airflow_provider.locks import LockProvider, default_lock, open_lock
 from airflow_provider.services.clustering.clustering_job import ClusteringJob
 from airflow_provider.services.clustering.clustering_plan import (
@@ -127,19 +124,11 @@ def pending_plan(table: HudiTable, instant: str) -> ClusteringPlan:
         content = table.storage.read(instant_path(Instant(instant, Action.CLUSTERING, State.REQUESTED)))
     except FileNotFoundError:
         raise NoSuchInstantError(
-            f"table {table.location}: there is no clustering plan {instant}: {_end_of(table, instant)}; "
+            f"table {table.location}: there is no clustering plan {instant}: {end_of_plan(table, instant)}; "
             "schedule another one (in a DAG: clear the task that has scheduled it, with the tasks after it)",
             instant=instant,
         ) from None
     return ClusteringPlan.from_avro(content)
-
-
-def _end_of(table: HudiTable, instant: str) -> str:
-    for entry in CommitLog(table.storage).about(instant):
-        if isinstance(entry, Rollback):
-            executor = f" when {entry.dead_owner} executed it" if entry.dead_owner else ""
-            return f"it was rolled back{executor} ({entry.reason})"
-    return "it was rolled back or never was"
 
 
 def clustering_progress(table: HudiTable) -> dict[str, str]:
@@ -228,25 +217,19 @@ def run_clustering(
         return result
 
 
-def earlier_clustering(job: ClusteringJob, table: HudiTable) -> dict[str, Any] | None:
+def earlier_clustering(job: PlanJob, table: HudiTable) -> dict[str, Any] | None:
     """The result of a clustering that has completed, by an earlier try or by another process.
 
     :param job: the execution.
     :param table: its table.
     :return: None when the plan has not been executed.
     """
-    if job.operation_key is not None:
-        found = find_operation(table, job.operation_key, since=job.operation_since)
-        if isinstance(found, CommitResult):
-            return result_of(job, table, found.instant, already_committed=True)
-    completed = table.timeline().find(job.instant) if job.instant is not None else None
-    if completed is None or completed.state is not State.COMPLETED:
-        return None
-    return result_of(job, table, completed.requested_time, already_committed=True)
+    instant = job.executed(table)
+    return None if instant is None else result_of(job, table, instant, already_committed=True)
 
 
 def result_of(
-    job: ClusteringJob, table: HudiTable, instant: str, *, already_committed: bool = False
+    job: PlanJob, table: HudiTable, instant: str, *, already_committed: bool = False
 ) -> dict[str, Any]:
     """The result of a clustering, for people and for machines.
 

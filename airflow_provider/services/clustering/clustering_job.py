@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from airflow_provider.concurrency import HeartbeatSettings
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.jobs import TableJob
+from airflow_provider.jobs import PlanJob
 
 
 @dataclass(frozen=True)
-class ClusteringJob(TableJob):
+class ClusteringJob(PlanJob):
     """One execution of a clustering plan of one table.
 
-    :param instant: requested time of the plan; the oldest one that no process executes when None.
-    :param heartbeat: how the execution shows that it is alive.
     :param parallel_groups: number of clustering groups that are written at the same time; the number of the
         session's cores when None.
     :param extra_metadata: added to the commit metadata.
@@ -26,8 +23,6 @@ class ClusteringJob(TableJob):
     kind_of_job: ClassVar[str] = "clustering"
     operation: ClassVar[str] = "cluster"
 
-    instant: str | None = None
-    heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings, kw_only=True)
     parallel_groups: int | None = field(default=None, kw_only=True)
     extra_metadata: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 

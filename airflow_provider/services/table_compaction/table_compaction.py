@@ -24,7 +24,14 @@ from airflow_provider.concurrency import (
     rollback_dead_writers,
     schedule,
 )
-from airflow_provider.concurrency.plans import MAX_FAILURES, Service, log_head, pending_plans, stopping_itself
+from airflow_provider.concurrency.plans import (
+    MAX_FAILURES,
+    Service,
+    check_failures,
+    log_head,
+    pending_plans,
+    stopping_itself,
+)
 from airflow_provider.exceptions import (
     NoSuchInstantError,
     TableServiceError,
@@ -34,14 +41,16 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.locks import LockProvider, default_lock, open_lock
 from airflow_provider.services.compaction import CompactionResult
-from airflow_provider.services.compaction_plan import CompactionPlan, delta_commits_since
+from airflow_provider.services.compaction_plan import CompactionPlan
+from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
 from airflow_provider.services.table_compaction.compaction_task import CompactionTask
+from airflow_provider.services.table_compaction.compaction_trigger import is_due
 from airflow_provider.services.table_compaction.table_compaction_plan import (
-    TableCompactionSettings,
     plan_table_compaction,
     read_plan,
 )
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
+from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import COMPACT
 from airflow_provider.table.reading import SliceReader
@@ -72,7 +81,7 @@ def preview_table_compaction(
     _check(table)
     settings = settings or TableCompactionSettings()
     view = table.view()
-    if delta_commits_since(view.timeline) < settings.delta_commits:
+    if not is_due(table, view.timeline, settings):
         return None
     taken = (
         read_plan(table, instant, Action.COMPACTION).file_groups()
@@ -87,6 +96,7 @@ def schedule_table_compaction(
     *,
     priority: int = PRIORITIES["table_service"],
     lock: LockProvider | None = None,
+    max_failures: int | None = MAX_FAILURES,
     operation_key: str | None = None,
 ) -> str | None:
     """Plan a compaction, as an instant of its own that any process can execute later. This reads no data.
@@ -95,16 +105,19 @@ def schedule_table_compaction(
     :param settings: when a compaction is due, and for which file groups.
     :param priority: see :data:`~airflow_provider.concurrency.PRIORITIES`.
     :param lock: the table lock; :func:`~airflow_provider.locks.default_lock` when None.
+    :param max_failures: failures in a row after which the table's compaction is stopped; None never stops it.
     :param operation_key: see :func:`~airflow_provider.concurrency.schedule`.
     :return: the plan's requested time; None when nothing is due.
+    :raises ServiceStoppedError: when compaction failed too often on this table.
     :raises LockTimeoutError: when the table lock is not acquired in time.
     :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
     _check(table)
+    check_failures(table, Service.TABLE_COMPACTION, lambda: input_of_the_next(table), max_failures)
     settings = settings or TableCompactionSettings()
 
     def planner(view: FileSystemView, left_alone: frozenset[FileGroupId]) -> ServicePlan | None:
-        if delta_commits_since(view.timeline) < settings.delta_commits:
+        if not is_due(table, view.timeline, settings):
             return None
         plan = plan_table_compaction(table, settings, view, left_alone)
         return ServicePlan(plan.file_groups(), plan.to_avro()) if plan else None
@@ -236,11 +249,13 @@ def compact_table(
     """
     _check(table)
     lock = lock or open_lock(table.hudi_options.lock, table.storage)
-    with stopping_itself(table, Service.TABLE_COMPACTION, lambda: _input(table), max_failures):
+    with stopping_itself(table, Service.TABLE_COMPACTION, lambda: input_of_the_next(table), max_failures):
         rollback_dead_writers(table)
         run = partial(_run_or_leave, table, lock=lock, operation_key=operation_key)
         found = [run(instant) for instant in pending_table_compactions(table, idle=True)]
-        instant = schedule_table_compaction(table, settings, lock=lock, operation_key=operation_key)
+        instant = schedule_table_compaction(
+            table, settings, lock=lock, max_failures=None, operation_key=operation_key
+        )
         if instant is not None:
             found.append(run(instant))
     return [each for each in found if each is not None]
@@ -257,9 +272,8 @@ def compact_table_when_due(table: HudiTable, *, lock: LockProvider | None = None
     said = table.hudi_options.values
     if not table.is_merge_on_read or not said.get("hoodie.compact.inline", False):
         return
-    every = said.get("hoodie.compact.inline.max.delta.commits")
-    settings = TableCompactionSettings() if every is None else TableCompactionSettings(delta_commits=every)
     try:
+        settings = TableCompactionSettings.of(EffectiveOptions(HudiOptions(), table.hudi_options))
         compact_table(table, settings, lock=lock)
     except (TableServiceError, OSError) as error:
         log.warning("table %s could not be compacted now: %s", table.location, error)
@@ -343,7 +357,7 @@ def _run_or_leave(
         return None
 
 
-def _input(table: HudiTable) -> str:
+def input_of_the_next(table: HudiTable) -> str:
     """The input of the next compaction, for counting failures in a row."""
     pending = pending_table_compactions(table)
     return f"compaction {pending[0]}" if pending else log_head(table)

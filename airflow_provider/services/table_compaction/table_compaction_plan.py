@@ -1,62 +1,28 @@
 """The choice of file groups of a merge-on-read table that a compaction rewrites.
 
-Sources: ``ScheduleCompactionActionExecutor`` (when one is due), ``LogFileSizeBasedCompactionStrategy``,
-``LogFileNumBasedCompactionStrategy``, ``BoundedIOCompactionStrategy`` and
-``PartitionRegexBasedCompactionStrategy`` of Apache Hudi.
+Sources: ``LogFileSizeBasedCompactionStrategy``, ``LogFileNumBasedCompactionStrategy``,
+``BoundedIOCompactionStrategy``, ``DayBasedCompactionStrategy`` and ``PartitionRegexBasedCompactionStrategy``
+of Apache Hudi.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from datetime import date
 
+from airflow_provider.concurrency.plans import end_of_plan
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
 from airflow_provider.services.compaction_plan import CompactionOperation, CompactionPlan
 from airflow_provider.services.partition_patterns import matches
+from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
 from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading import slices_of
 from airflow_provider.table.timeline import Action, Instant, State, instant_path
 
-
-@dataclass(frozen=True)
-class TableCompactionSettings:
-    """When a compaction of a merge-on-read table is due, and for which file groups.
-
-    :param delta_commits: deltacommits since the last compaction after which another one is due
-        (``hoodie.compact.inline.max.delta.commits``).
-    :param min_log_files: log files that a file group must have; a group with fewer is left alone.
-    :param min_log_bytes: bytes that the log files of a file group must have; a group with less is left alone.
-    :param partitions: patterns of partition paths, such as ``dest=S*``; all partitions when empty.
-    :param max_io_bytes: most bytes that one compaction reads and writes; its first file group may exceed
-        them. The file groups with the largest log files come first. No bound when None.
-    :raises InvalidInputError: when a number is out of range.
-    """
-
-    delta_commits: int = 5
-    min_log_files: int = 1
-    min_log_bytes: int = 0
-    partitions: tuple[str, ...] = ()
-    max_io_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, least in (
-            ("delta_commits", 1),
-            ("min_log_files", 1),
-            ("min_log_bytes", 0),
-            ("max_io_bytes", 1),
-        ):
-            value = getattr(self, name)
-            if name == "max_io_bytes" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidInputError(f"{name} must be a whole number of at least {least}, not {value!r}")
-        if not isinstance(self.partitions, tuple) or not all(
-            isinstance(each, str) for each in self.partitions
-        ):
-            raise InvalidInputError(
-                f"partitions must be patterns of partition paths, not {self.partitions!r}"
-            )
+_DAY = re.compile(r"(\d{4})[/-](\d{1,2})[/-](\d{1,2})")
 
 
 def plan_table_compaction(
@@ -72,8 +38,9 @@ def plan_table_compaction(
     :param view: the snapshot to plan on; its log files go into the new base files.
     :param taken: file groups to leave alone.
     :return: None when there is nothing to compact.
+    :raises InvalidInputError: when the newest days are asked for, and a partition is no day.
     """
-    partitions = [path for path in view.all_partitions() if matches(path, settings.partitions)]
+    partitions = _partitions_of(table, settings, view)
     found = [
         operation
         for partition in partitions
@@ -83,6 +50,10 @@ def plan_table_compaction(
         and operation.log_bytes >= settings.min_log_bytes
     ]
     found.sort(key=lambda each: (-each.log_bytes, each.partition, each.file_id))
+    if settings.most_files_first:
+        found.sort(key=lambda each: -len(each.log_files))
+    if settings.newest_days is not None:
+        found.sort(key=lambda each: partitions.index(each.partition))
     chosen: list[CompactionOperation] = []
     size = 0
     for operation in found:
@@ -93,8 +64,36 @@ def plan_table_compaction(
     return CompactionPlan(tuple(chosen)) if chosen else None
 
 
+def _partitions_of(table: HudiTable, settings: TableCompactionSettings, view: FileSystemView) -> list[str]:
+    """The partitions to compact; those of the newest days first, if they are asked for."""
+    wanted = re.compile(settings.partition_regex or "")
+    found = [
+        path
+        for path in view.all_partitions()
+        if matches(path, settings.partitions) and wanted.search(path) is not None
+    ]
+    if settings.newest_days is None:
+        return found
+    return sorted(found, key=lambda path: _day_of(table, path), reverse=True)[: settings.newest_days]
+
+
+def _day_of(table: HudiTable, path: str) -> date:
+    """The day of a partition, with or without the names of its columns.
+
+    Hudi's class reads only ``yyyy/MM/dd``. A column with dates has paths such as ``day=2024-05-01``.
+    """
+    day = _DAY.fullmatch("/".join(each.rpartition("=")[2] for each in path.split("/")))
+    with suppress(ValueError):  # the 31st of a shorter month
+        if day is not None:
+            return date(*map(int, day.groups()))
+    raise InvalidInputError(
+        f"table {table.location}: partition {path!r} is no day such as 2024/05/01 or day=2024-05-01, and the "
+        "partitions of the newest days are asked for; leave it out by partitions, or choose another strategy"
+    )
+
+
 def read_plan(table: HudiTable, instant: str, action: Action) -> CompactionPlan:
-    """The pending plan of a compaction or a log compaction.
+    """The plan of a compaction or a log compaction that is pending, or has completed.
 
     :param table: the table.
     :param instant: the plan's requested time.
@@ -109,8 +108,9 @@ def read_plan(table: HudiTable, instant: str, action: Action) -> CompactionPlan:
         plan = None
     if plan is None:
         raise NoSuchInstantError(
-            f"table {table.location}: there is no {action} plan {instant} of this package: it was completed, "
-            "rolled back, or never was; schedule one",
+            f"table {table.location}: there is no {action} plan {instant} of this package: "
+            f"{end_of_plan(table, instant)}; schedule another one (in a DAG: clear the task that has "
+            "scheduled it, with the tasks after it)",
             instant=instant,
         )
     return plan

@@ -10,9 +10,19 @@ Names, alternatives and units are those of Hudi 1.1 (``HoodieMetadataConfig``, `
 
 from __future__ import annotations
 
+from airflow_provider.table.hudi_options.compaction_options import LIMITS_OF_STRATEGIES, TRIGGERS
 from airflow_provider.table.hudi_options.index_options import IndexOptions
 from airflow_provider.table.hudi_options.option import Option, Topic
 from airflow_provider.table.hudi_options.options import EffectiveOptions, HudiOptions
 from airflow_provider.table.hudi_options.registry import OPTIONS
 
-__all__ = ["OPTIONS", "EffectiveOptions", "HudiOptions", "IndexOptions", "Option", "Topic"]
+__all__ = [
+    "LIMITS_OF_STRATEGIES",
+    "OPTIONS",
+    "TRIGGERS",
+    "EffectiveOptions",
+    "HudiOptions",
+    "IndexOptions",
+    "Option",
+    "Topic",
+]

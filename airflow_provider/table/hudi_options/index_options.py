@@ -131,9 +131,11 @@ INDEX_OPTIONS = (
         "hoodie.compaction.logfile.size.threshold",
         Topic.INDEX,
         whole("bytes"),
-        "A compaction of the metadata table leaves out file groups whose log files are smaller together.",
+        "A compaction of the metadata table leaves out file groups whose log files are smaller together; so "
+        "does a compaction of the table itself with `LogFileSizeBased`, by `min_log_bytes`.",
         "log_file_size_threshold",
         default=0,
+        as_arguments=lambda size: {"log_file_size_threshold": size, "min_log_bytes": size},
     ),
     Option(
         f"{METADATA}index.check.timeout.seconds",

@@ -9,6 +9,8 @@ from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+_MIB = 1024 * 1024
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -106,6 +108,14 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error:
+        raise ValueError from None
+    return _text(text)
+
+
 def _text(text: str) -> str:
     if not text:
         raise ValueError
@@ -125,5 +135,11 @@ NAMES = Kind("names with commas between them, each once", _names, ",".join)
 TEXT = Kind("text", _text)
 SERVERS = Kind("text, without a password", _servers)
 BYTES = whole("bytes", least=1)
+MEGABYTES = Kind(
+    whole("MiB", least=1).name,
+    lambda text: whole(least=1).read(text) * _MIB,
+    lambda value: str(-(-value // _MIB)),
+)
+REGEX = Kind("regular expression", _regex)
 MILLISECONDS = duration("milliseconds", Fraction(1, 1000))
 SECONDS = duration("seconds", Fraction(1))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from airflow_provider.table.hudi_options.compaction_options import COMPACTION_OPTIONS
 from airflow_provider.table.hudi_options.index_options import INDEX_OPTIONS
 from airflow_provider.table.hudi_options.kinds import (
     BYTES,
@@ -339,39 +340,6 @@ _CLUSTERING = (
     ),
 )
 
-_COMPACTION = (
-    Option(
-        "hoodie.compact.inline",
-        Topic.COMPACTION,
-        FLAG,
-        "Whether a load of a merge-on-read table compacts it after its commit, where that is due.",
-        default=False,
-    ),
-    Option(
-        "hoodie.compact.inline.max.delta.commits",
-        Topic.COMPACTION,
-        whole(least=1),
-        "Delta commits since the last compaction after which another is due.",
-        "delta_commits",
-        default=5,
-    ),
-    Option(
-        "hoodie.log.compaction.inline",
-        Topic.COMPACTION,
-        FLAG,
-        "Whether a load of a merge-on-read table makes one of many log blocks, where that is due.",
-        default=False,
-    ),
-    Option(
-        "hoodie.log.compaction.blocks.threshold",
-        Topic.COMPACTION,
-        whole(least=2),
-        "Log blocks of a file group from which a log compaction makes one.",
-        "log_blocks",
-        default=5,
-    ),
-)
-
 _CLEANING = (
     Option(
         "hoodie.clean.policy",
@@ -443,7 +411,7 @@ _ALL = (
     *_DURABILITY,
     *_TIMELINE,
     *_CLUSTERING,
-    *_COMPACTION,
+    *COMPACTION_OPTIONS,
     *_CLEANING,
     *_ARCHIVAL,
     *INDEX_OPTIONS,

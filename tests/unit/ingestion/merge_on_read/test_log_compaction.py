@@ -20,6 +20,7 @@ from airflow_provider.services.cleaning.clean_plan import Retention
 from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
+from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
 from airflow_provider.services.table_compaction.log_compaction import (
     LogCompactionSettings,
     compact_logs,
@@ -28,7 +29,6 @@ from airflow_provider.services.table_compaction.log_compaction import (
     schedule_log_compaction,
 )
 from airflow_provider.services.table_compaction.table_compaction import compact_table
-from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
 from airflow_provider.table import HudiTable, increment
 from airflow_provider.table.files.log_file import BlockType, HeaderKey
 from airflow_provider.table.reading.log_merge import SliceReader

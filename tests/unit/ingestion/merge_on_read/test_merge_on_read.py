@@ -18,13 +18,13 @@ from airflow_provider.services.cleaning.clean_plan import Retention
 from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
+from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
 from airflow_provider.services.table_compaction.table_compaction import (
     compact_table,
     due_table_compactions,
     run_table_compaction,
     schedule_table_compaction,
 )
-from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
 from airflow_provider.table import HudiTable, increment, snapshot
 from airflow_provider.table.files.log_file import BlockType, HeaderKey, read_log_blocks
 from airflow_provider.table.files.log_records import deleted_records

@@ -20,12 +20,12 @@ from airflow_provider.services.clustering.clustering import cluster_in_process, 
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
+from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
 from airflow_provider.services.table_compaction.table_compaction import (
     compact_table,
     run_table_compaction,
     schedule_table_compaction,
 )
-from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
 from airflow_provider.table import read_optimized, snapshot
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import RecordLocation

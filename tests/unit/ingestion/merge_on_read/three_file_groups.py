@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
-from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
+from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
 from airflow_provider.table.reading.slices import file_slices
 from tests.ingestion_contract.lake import Lake, LakeTable
 

@@ -35,6 +35,7 @@ TEXTS = (
         "4096",
     ),
     "full",
+    *("TIME_ELAPSED", "DayBasedCompactionStrategy,LogFileNumBasedCompactionStrategy"),
     "INSERT_ONLY",
     "AVRO",
     "Asia/Tokyo",
