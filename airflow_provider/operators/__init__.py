@@ -16,7 +16,11 @@ if TYPE_CHECKING:
         RunClusteringOperator,
         ScheduleClusteringOperator,
     )
-    from airflow_provider.operators.compaction import CompactionOperator
+    from airflow_provider.operators.compaction import (
+        CompactionOperator,
+        RunCompactionOperator,
+        ScheduleCompactionOperator,
+    )
     from airflow_provider.operators.create_table import CreateTableOperator
     from airflow_provider.operators.index import (
         BuildIndexOperator,
@@ -51,8 +55,10 @@ __all__ = [
     "ReplicateOperator",
     "RollbackFailedWritesOperator",
     "RunClusteringOperator",
+    "RunCompactionOperator",
     "RunIndexOperator",
     "ScheduleClusteringOperator",
+    "ScheduleCompactionOperator",
     "ScheduleIndexOperator",
 ]
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import conf
-
-from airflow_provider.concurrency import rollback_dead_writers
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
-from airflow_provider.jobs import SPARK
+from airflow_provider.jobs import PlanJob
 from airflow_provider.operators._base import (
-    SparkOperator,
+    NO_TRANSACTION,
+    RunPlanOperator,
     TableOperator,
     TaskOperation,
     byte_size,
-    check_plan_named,
     count,
-    plan_named,
     priority_number,
     texts,
 )
@@ -34,26 +29,12 @@ from airflow_provider.services.clustering import (
     result_of,
     schedule_clustering,
 )
-from airflow_provider.table.hudi_options import Topic
+from airflow_provider.table.hudi_options import EffectiveOptions, Topic
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import Action
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-_RESULT_KEYS = (
-    "instant",
-    "completion_time",
-    "action",
-    "operation",
-    "groups_planned",
-    "groups_done",
-    "groups_left_out",
-    "files_replaced",
-    "files_written",
-    "rows",
-)
-_NO_TRANSACTION = {"txn_id": None, "write_id": None, "event_id": None}
 
 
 class _PlansClustering(TableOperator):
@@ -184,11 +165,11 @@ class ScheduleClusteringOperator(_PlansClustering):
             "groups": len(groups),
             "file_groups": sum(len(group.slices) for group in groups),
             "bytes": sum(group.size for group in groups),
-            **_NO_TRANSACTION,
+            **NO_TRANSACTION,
         }
 
 
-class RunClusteringOperator(SparkOperator):
+class RunClusteringOperator(RunPlanOperator):
     """Executes a clustering plan, as a Spark job.
 
     The commit leaves out a clustering group that another write has changed since the plan, or on which a
@@ -203,127 +184,62 @@ class RunClusteringOperator(SparkOperator):
     ``operation``, ``groups_planned``, ``groups_done``, ``groups_left_out``, ``files_replaced``,
     ``files_written``, ``rows``, ``bytes``; ``txn_id``, ``write_id`` and ``event_id`` are None.
 
-    Arguments beside those of :class:`~airflow_provider.operators._base.SparkOperator`:
+    Arguments beside ``instant``, ``heartbeat_interval``, ``tolerable_misses`` and ``deferrable`` of
+    :class:`~airflow_provider.operators._base.RunPlanOperator`, and those of
+    :class:`~airflow_provider.operators._base.SparkOperator`:
 
-    :param instant: requested time of the plan; the oldest plan that nobody executes when None (templated).
     :param parallel_groups: number of clustering groups that are written at the same time; the number of the
         session's cores when None.
-    :param heartbeat_interval: seconds between two heartbeats of the job.
-    :param tolerable_misses: number of heartbeats that may be missing before others roll the job back.
-    :param deferrable: whether the task waits for its job in the triggerer, without a worker slot, if the
-        job's driver runs on a cluster. Airflow's ``[operators] default_deferrable`` by default.
     """
 
-    template_fields: Sequence[str] = (*SparkOperator.template_fields, "instant")
     ui_color = "#dcefd8"
+    parts_of_plan = "clustering groups"
+    result_keys = (
+        "instant",
+        "completion_time",
+        "action",
+        "operation",
+        "groups_planned",
+        "groups_done",
+        "groups_left_out",
+        "files_replaced",
+        "files_written",
+        "rows",
+    )
 
-    def __init__(
-        self,
-        *,
-        instant: str | None = None,
-        parallel_groups: int | None = None,
-        heartbeat_interval: float | None = None,
-        tolerable_misses: int | None = None,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, parallel_groups: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.deferrable = deferrable
-        check_plan_named(instant)
-        self.instant = instant
         self.parallel_groups = parallel_groups
-        self.heartbeat_interval = heartbeat_interval
-        self.tolerable_misses = tolerable_misses
 
-    @fail_unless_retryable
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Execute the plan.
-
-        :raises AirflowFailException: for input that no retry can make work; caused by the typed error.
-        :raises WriteConflictError: when another process executes the plan, or every group has a conflict.
-        :raises JobFailedError: when the job ended without an answer, or was killed.
-        """
-        return self._work(context)
-
-    def _work(self, context: Context) -> dict[str, Any]:
-        """See :meth:`SparkOperator._work`."""
-        hook = TableHook(self.metastore_conn_id, self.storage_conn_id)
-        resolved = hook.resolve(self.table)
-        table = HudiTable.open(resolved.location, hook.storage_options())
-        table.check_writable()
-        operation = TaskOperation(context)
-        options = self._options(table)
-        job = ClusteringJob.of(
-            resolved.location,
-            storage_options=table.storage.options,
-            lock=self._lock_config(options),
-            operation_key=operation.key,
-            operation_since=operation.since,
-            table_name=self.table if resolved.is_registered else None,
-            **self._spark_settings(),
-            **options.arguments(
-                Topic.HEARTBEAT,
-                Topic.CLUSTERING,
-                heartbeat_interval=self.heartbeat_interval,
-                tolerable_misses=self.tolerable_misses,
-                parallel_groups=count(self.parallel_groups, "parallel_groups"),
-            ),
+    def _job(self, location: str, options: EffectiveOptions, **common: Any) -> PlanJob:
+        arguments = options.arguments(
+            Topic.HEARTBEAT,
+            Topic.CLUSTERING,
+            heartbeat_interval=self.heartbeat_interval,
+            tolerable_misses=self.tolerable_misses,
+            parallel_groups=count(self.parallel_groups, "parallel_groups"),
         )
-        if operation.recall("left_job") is not None:
-            return self._result(self._end_left_job(table, operation, job))
-        if operation.is_retry:
-            wait_for = self._still_writing if operation.recall("waits_for_writer") else None
-            operation.settle(table, "its task is tried again", wait_for=wait_for)
-        if (earlier := earlier_clustering(job, table)) is not None:
-            return self._result(earlier)
-        rollback_dead_writers(table)  # this rolls back the plans of dead executors
-        instant = self._plan(table, operation)
-        if instant is None:
-            return {"table": self.table, **dict.fromkeys((*_RESULT_KEYS, "bytes")), **_NO_TRANSACTION}
-        return self._result(self._carry_out(table, operation, replace(job, instant=instant)))
+        return ClusteringJob.of(location, **common, **arguments)
 
-    def _plan(self, table: HudiTable, operation: TaskOperation) -> str | None:
-        """The plan to execute; None when there is nothing to do."""
-        if (instant := plan_named(self.instant)) is not None:
-            pending_plan(table, instant)  # raises if the plan is missing, before a JVM starts for it
-            return instant
-        return next(iter(pending_clusterings(table, idle=True)), None)
+    def _sizes(self, table: HudiTable, instant: str) -> Sequence[int]:
+        return [group.size for group in pending_plan(table, instant).groups]
 
-    def _carry_out(self, table: HudiTable, operation: TaskOperation, job: ClusteringJob) -> dict[str, Any]:
-        if (earlier := earlier_clustering(job, table)) is not None:
-            return earlier
-        groups = pending_plan(table, job.instant or "").groups
-        engine = self._choose(lambda: [group.size for group in groups], "clustering groups")
-        running = self._spark_job(operation, engine)
-        if self.deferrable and engine == SPARK and running.can_be_left:
-            self._leave(running, job, table, operation)
-            return self._end_left_job(table, operation, job)
-        try:
-            return self._run(running, replace(job, engine=engine), table.storage)
-        except BaseException as error:
-            commit = operation.settle(table, f"its task ended with {type(error).__name__}")
-            if commit is None or not isinstance(error, Exception) or self._is_killed:
-                raise
-            # The job had ended and only its answer was lost: the timeline says whether it committed.
-            self.log.warning("instant %s had committed when the job ended: %s", commit.instant, error)
-            return result_of(job, table, commit.instant, already_committed=True)
+    def _idle_plans(self, table: HudiTable) -> Sequence[str]:
+        return pending_clusterings(table, idle=True)
 
-    def _end_left_job(self, table: HudiTable, operation: TaskOperation, job: ClusteringJob) -> dict[str, Any]:
-        failure = self._left_job(table, operation, txn_id=None)
-        operation.settle(table, "its job is over")
-        if (done := earlier_clustering(job, table)) is None:
-            raise failure
-        return done
+    def _earlier(self, job: PlanJob, table: HudiTable) -> dict[str, Any] | None:
+        return earlier_clustering(job, table)
 
-    def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
+    def _summary(self, job: PlanJob, table: HudiTable, instant: str) -> dict[str, Any]:
+        return result_of(job, table, instant, already_committed=True)
+
+    def _tell(self, summary: Mapping[str, Any]) -> None:
         self.log.info(
             "clustering %s completed at %s: %d of %d groups, %d file groups became %d, %s rows, %s bytes",
             *(summary[key] for key in ("instant", "completion_time", "groups_done", "groups_planned")),
             *(summary[key] for key in ("files_replaced", "files_written")),
             *(f"{summary[key]:,}" for key in ("rows", "bytes_written")),
         )
-        result = {key: summary[key] for key in _RESULT_KEYS}
-        return {"table": self.table, **result, "bytes": summary["bytes_written"], **_NO_TRANSACTION}
 
 
 class ClusteringOperator(_PlansClustering, RunClusteringOperator):

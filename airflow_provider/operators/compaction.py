@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.concurrency.plans import MAX_FAILURES
 from airflow_provider.hooks.table import TableHook
 from airflow_provider.hooks.task_errors import fail_unless_retryable
-from airflow_provider.operators._base import TableOperator, TaskOperation, count, flag, texts
+from airflow_provider.jobs import PlanJob
+from airflow_provider.operators._base import (
+    NO_TRANSACTION,
+    RunPlanOperator,
+    TableOperator,
+    TaskOperation,
+    byte_size,
+    count,
+    flag,
+    priority_number,
+    seconds,
+    texts,
+)
 from airflow_provider.services.compaction import compact, due_compactions
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.table_compaction import (
+    CompactionJob,
     LogCompactionSettings,
     TableCompactionSettings,
     compact_logs,
     compact_table,
+    compaction_result,
     due_log_compactions,
     due_table_compactions,
+    earlier_compaction,
+    pending_table_compactions,
+    read_plan,
+    schedule_table_compaction,
 )
 from airflow_provider.table.hudi_options import EffectiveOptions, Topic
+from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.timeline import Action
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,7 +53,214 @@ _KINDS = {
 }
 
 
-class CompactionOperator(TableOperator):
+class _PlansCompaction(TableOperator):
+    """Base of the operators that plan a compaction of a merge-on-read table.
+
+    :param trigger: when a compaction is due: ``NUM_COMMITS``, ``NUM_COMMITS_AFTER_LAST_REQUEST``,
+        ``TIME_ELAPSED``, ``NUM_AND_TIME`` or ``NUM_OR_TIME``; the table's
+        ``hoodie.compact.inline.trigger.strategy``, or ``NUM_COMMITS``, when None (templated).
+    :param delta_commits: number of deltacommits since the last compaction after which another is due; the
+        table's ``hoodie.compact.inline.max.delta.commits``, or 5, when None (templated).
+    :param delta_seconds: time since the last compaction after which another is due: a timedelta or seconds;
+        the table's ``hoodie.compact.inline.max.delta.seconds``, or an hour, when None (templated).
+    :param strategy: how the file groups are chosen: a class of Hudi, such as
+        ``DayBasedCompactionStrategy``, or several; the table's ``hoodie.compaction.strategy``, or
+        ``LogFileSizeBasedCompactionStrategy``, when None (templated).
+    :param min_log_files: a compaction leaves out a file group with fewer log files (templated).
+    :param min_log_bytes: a compaction leaves out a file group with fewer bytes of log files; bytes, or a text
+        such as ``64 MB`` (templated).
+    :param partitions: patterns of partition paths of the table; all when None (templated).
+    :param max_io_bytes: most bytes that a compaction reads and writes, as bytes or such a text (templated).
+    :param max_failures: failures in a row after which the table's compaction is stopped; None never stops it.
+    """
+
+    template_fields: Sequence[str] = (
+        *TableOperator.template_fields,
+        "trigger",
+        "delta_commits",
+        "delta_seconds",
+        "strategy",
+        "min_log_files",
+        "min_log_bytes",
+        "partitions",
+        "max_io_bytes",
+    )
+
+    def __init__(
+        self,
+        *,
+        trigger: str | None = None,
+        delta_commits: int | str | None = None,
+        delta_seconds: timedelta | float | str | None = None,
+        strategy: str | Sequence[str] | None = None,
+        min_log_files: int | str | None = None,
+        min_log_bytes: int | str | None = None,
+        partitions: Sequence[str] | str | None = None,
+        max_io_bytes: int | str | None = None,
+        max_failures: int | None = MAX_FAILURES,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.trigger = trigger
+        self.delta_commits = delta_commits
+        self.delta_seconds = delta_seconds
+        self.strategy = strategy
+        self.min_log_files = min_log_files
+        self.min_log_bytes = min_log_bytes
+        self.partitions = partitions
+        self.max_io_bytes = max_io_bytes
+        self.max_failures = max_failures
+
+    def _settings(self, options: EffectiveOptions) -> TableCompactionSettings:
+        """When a compaction of the table is due, and for which file groups."""
+        return TableCompactionSettings.of(
+            options,
+            trigger=self.trigger,
+            delta_commits=count(self.delta_commits, "delta_commits"),
+            delta_seconds=seconds(self.delta_seconds, "delta_seconds"),
+            strategy=texts(self.strategy, "strategy"),
+            min_log_files=count(self.min_log_files, "min_log_files"),
+            min_log_bytes=byte_size(self.min_log_bytes, "min_log_bytes"),
+            partitions=texts(self.partitions, "partitions"),
+            max_io_bytes=byte_size(self.max_io_bytes, "max_io_bytes"),
+        )
+
+
+class ScheduleCompactionOperator(_PlansCompaction):
+    """Plans a compaction of a merge-on-read table, which :class:`RunCompactionOperator` executes.
+
+    ::
+
+        plan = ScheduleCompactionOperator(task_id="plan", table="lake.flights", trigger="TIME_ELAPSED")
+        run = RunCompactionOperator(
+            task_id="run", table="lake.flights", instant="{{ ti.xcom_pull('plan')['instant'] }}"
+        )
+        plan >> run
+
+    The operator starts no Spark. The result is ``table``, ``instant`` (None when nothing is due), ``action``,
+    ``file_groups``, ``log_files`` and ``bytes``, and ``txn_id``, ``write_id`` and ``event_id``, which are
+    None: a compaction changes no rows and needs no transaction.
+
+    Arguments beside those of the plan (``trigger``, ``delta_commits``, ``delta_seconds``, ``strategy``,
+    ``min_log_files``, ``min_log_bytes``, ``partitions``, ``max_io_bytes`` and ``max_failures``; see
+    docs/merge-on-read.md), and those of :class:`~airflow_provider.operators._base.TableOperator`:
+
+    :param priority: decides who yields when two writes meet: a name or a number (templated).
+    """
+
+    template_fields: Sequence[str] = (*_PlansCompaction.template_fields, "priority")
+    ui_color = "#e0e7f5"
+
+    def __init__(self, *, priority: str | int = "table_service", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.priority = priority
+
+    @fail_unless_retryable
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Plan.
+
+        :raises AirflowFailException: for input that no retry can make work, for a table that is not
+            merge-on-read, and when compaction of this table is stopped; caused by the typed error.
+        :raises LockTimeoutError: when the table lock is not acquired in time.
+        """
+        table = TableHook(self.metastore_conn_id, self.storage_conn_id).get_table(self.table)
+        options = self._options(table)
+        settings = self._settings(options)
+        operation = TaskOperation(context)
+        operation.end_earlier_try(table)
+        instant = schedule_table_compaction(
+            table,
+            settings,
+            priority=priority_number(self.priority),
+            lock=self._lock(table, options),
+            max_failures=count(self.max_failures, "max_failures"),
+            operation_key=operation.key,
+        )
+        self.log.info("%s", f"planned compaction {instant}" if instant else "no compaction is due")
+        parts = read_plan(table, instant, Action.COMPACTION).operations if instant else ()
+        return {
+            "table": self.table,
+            "instant": instant,
+            "action": str(Action.COMPACTION),
+            "file_groups": len(parts),
+            "log_files": sum(len(each.log_files) for each in parts),
+            "bytes": sum(each.base_bytes + each.log_bytes for each in parts),
+            **NO_TRANSACTION,
+        }
+
+
+class RunCompactionOperator(RunPlanOperator):
+    """Executes a compaction plan of a merge-on-read table, as a Spark job, or without Spark.
+
+    The commit leaves out a file group that another write has replaced or rewritten since the plan. When no
+    file group is left, the task fails with :class:`~airflow_provider.exceptions.WriteConflictError`, and is
+    retried.
+
+    A retried task first looks for its last try's commit, like an ingestion. A plan whose execution failed is
+    rolled back, and is not executed again: a retry with ``instant`` then fails at once, and the task that
+    scheduled the plan has to be cleared. Without a plan, the operator starts no Spark.
+
+    The result is ``table``, ``instant`` (None without a plan), ``completion_time``, ``action``,
+    ``operation``, ``file_groups_planned``, ``file_groups_done``, ``file_groups_left_out``, ``rows``,
+    ``bytes``; ``txn_id``, ``write_id`` and ``event_id`` are None.
+
+    Arguments beside ``instant``, ``heartbeat_interval``, ``tolerable_misses`` and ``deferrable`` of
+    :class:`~airflow_provider.operators._base.RunPlanOperator`, and those of
+    :class:`~airflow_provider.operators._base.SparkOperator`:
+
+    :param parallel_file_groups: number of file groups that are written at the same time. When None, it is
+        the number of the worker's cores without Spark, and four for each core of the session with Spark.
+    """
+
+    ui_color = "#e0e7f5"
+    parts_of_plan = "file groups"
+    result_keys = (
+        "instant",
+        "completion_time",
+        "action",
+        "operation",
+        "file_groups_planned",
+        "file_groups_done",
+        "file_groups_left_out",
+        "rows",
+    )
+
+    def __init__(self, *, parallel_file_groups: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.parallel_file_groups = parallel_file_groups
+
+    def _job(self, location: str, options: EffectiveOptions, **common: Any) -> PlanJob:
+        arguments = options.arguments(
+            Topic.HEARTBEAT,
+            heartbeat_interval=self.heartbeat_interval,
+            tolerable_misses=self.tolerable_misses,
+            parallel_file_groups=count(self.parallel_file_groups, "parallel_file_groups"),
+        )
+        return CompactionJob.of(location, **common, **arguments)
+
+    def _sizes(self, table: HudiTable, instant: str) -> Sequence[int]:
+        plan = read_plan(table, instant, Action.COMPACTION)
+        return [each.base_bytes + each.log_bytes for each in plan.operations]
+
+    def _idle_plans(self, table: HudiTable) -> Sequence[str]:
+        return pending_table_compactions(table, idle=True)
+
+    def _earlier(self, job: PlanJob, table: HudiTable) -> dict[str, Any] | None:
+        return earlier_compaction(job, table)
+
+    def _summary(self, job: PlanJob, table: HudiTable, instant: str) -> dict[str, Any]:
+        return compaction_result(job, table, instant, already_committed=True)
+
+    def _tell(self, summary: Mapping[str, Any]) -> None:
+        self.log.info(
+            "compaction %s completed at %s: %d of %d file groups, %s rows, %s bytes",
+            *(summary[key] for key in ("instant", "completion_time")),
+            *(summary[key] for key in ("file_groups_done", "file_groups_planned")),
+            *(f"{summary[key]:,}" for key in ("rows", "bytes_written")),
+        )
+
+
+class CompactionOperator(_PlansCompaction):
     """Compacts a merge-on-read table, and any table's metadata table: merges log files into base files.
 
     ::
@@ -57,15 +285,13 @@ class CompactionOperator(TableOperator):
     compaction, or None). It has the same for the table itself under ``of_table``, and for its log blocks
     under ``of_logs``. A copy-on-write table has no entries for the table itself.
 
-    Arguments beside those of :class:`~airflow_provider.operators._base.TableOperator`:
+    To execute a large plan on Spark, use :class:`ScheduleCompactionOperator` and
+    :class:`RunCompactionOperator`.
 
-    :param delta_commits: a compaction of a merge-on-read table is due after this number of deltacommits since
-        the last one; the table's ``hoodie.compact.inline.max.delta.commits``, or 5, when None (templated).
-    :param min_log_files: a compaction leaves out a file group of the table with fewer log files (templated).
-    :param min_log_bytes: a compaction leaves out a file group of the table with fewer bytes of log files
-        (templated).
-    :param partitions: patterns of partition paths of the table; all when None (templated).
-    :param max_io_bytes: most bytes that a compaction of the table reads and writes (templated).
+    Arguments beside those of a plan of the table itself (``trigger``, ``delta_commits``, ``delta_seconds``,
+    ``strategy``, ``min_log_files``, ``min_log_bytes``, ``partitions``, ``max_io_bytes`` and ``max_failures``;
+    see docs/merge-on-read.md), and those of :class:`~airflow_provider.operators._base.TableOperator`:
+
     :param log_blocks: after the compaction of the table, a log compaction merges the log blocks of a file
         group that has at least so many; the table's ``hoodie.log.compaction.blocks.threshold`` when None.
         Without either there is no log compaction (templated).
@@ -75,17 +301,11 @@ class CompactionOperator(TableOperator):
     :param log_file_size_threshold: a compaction leaves out a file group of the metadata table with fewer
         bytes of log files; the table's ``hoodie.compaction.logfile.size.threshold``, or 0, when None
         (templated).
-    :param max_failures: failures in a row after which the table's compaction is stopped; None never stops it.
     :param dry_run: only reports what would be compacted (templated).
     """
 
     template_fields: Sequence[str] = (
-        *TableOperator.template_fields,
-        "delta_commits",
-        "min_log_files",
-        "min_log_bytes",
-        "partitions",
-        "max_io_bytes",
+        *_PlansCompaction.template_fields,
         "log_blocks",
         "max_delta_commits",
         "log_file_size_threshold",
@@ -96,28 +316,16 @@ class CompactionOperator(TableOperator):
     def __init__(
         self,
         *,
-        delta_commits: int | str | None = None,
-        min_log_files: int | str | None = None,
-        min_log_bytes: int | str | None = None,
-        partitions: Sequence[str] | str | None = None,
-        max_io_bytes: int | str | None = None,
         log_blocks: int | str | None = None,
         max_delta_commits: int | str | None = None,
         log_file_size_threshold: int | str | None = None,
-        max_failures: int | None = MAX_FAILURES,
         dry_run: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.delta_commits = delta_commits
-        self.min_log_files = min_log_files
-        self.min_log_bytes = min_log_bytes
-        self.partitions = partitions
-        self.max_io_bytes = max_io_bytes
         self.log_blocks = log_blocks
         self.max_delta_commits = max_delta_commits
         self.log_file_size_threshold = log_file_size_threshold
-        self.max_failures = max_failures
         # BaseOperator has a method dry_run.
         self.only_tell = dry_run
 
@@ -139,7 +347,7 @@ class CompactionOperator(TableOperator):
             table.config,
             **options.arguments(Topic.INDEX, max_delta_commits=most, log_file_size_threshold=threshold),
         )
-        own = self._own_settings(options) if table.is_merge_on_read else None
+        own = self._settings(options) if table.is_merge_on_read else None
         logs = self._log_settings(options) if table.is_merge_on_read else None
         result: dict[str, Any] = {}
         if only_tell:
@@ -181,16 +389,5 @@ class CompactionOperator(TableOperator):
     def _log_settings(self, options: EffectiveOptions) -> LogCompactionSettings | None:
         """For which file groups a log compaction is due; None if neither task nor table asks for it."""
         found = options.arguments(Topic.COMPACTION, log_blocks=count(self.log_blocks, "log_blocks"))
-        return LogCompactionSettings(found["log_blocks"], self._partitions) if found else None
-
-    @property
-    def _partitions(self) -> tuple[str, ...]:
-        return texts(self.partitions, "partitions") or ()
-
-    def _own_settings(self, options: EffectiveOptions) -> TableCompactionSettings:
-        """When a compaction of the table itself is due, and for which file groups."""
-        names = ("delta_commits", "min_log_files", "min_log_bytes", "max_io_bytes")
-        given: dict[str, Any] = {name: count(getattr(self, name), name) for name in names}
-        if self.partitions is not None:
-            given["partitions"] = self._partitions
-        return TableCompactionSettings(**options.arguments(Topic.COMPACTION, **given))
+        partitions = texts(self.partitions, "partitions") or ()
+        return LogCompactionSettings(found["log_blocks"], partitions) if found else None

@@ -24,6 +24,7 @@ from airflow_provider.indexing import (
     schedule_index,
 )
 from airflow_provider.operators._base import (
+    NO_TRANSACTION,
     SparkOperator,
     TableOperator,
     TaskOperation,
@@ -39,7 +40,6 @@ from airflow_provider.table.timeline import Action
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_NO_TRANSACTION = {"txn_id": None, "write_id": None, "event_id": None}
 _NOTHING: Mapping[str, Any] = {
     "instant": None,
     "completion_time": None,
@@ -132,7 +132,7 @@ class ScheduleIndexOperator(_PlansIndex):
         operation = TaskOperation(context)
         planned = self._planned_before(table, operation)
         instant = self._schedule(table, operation) or planned
-        return {"table": self.table, "instant": instant, "action": str(Action.INDEXING), **_NO_TRANSACTION}
+        return {"table": self.table, "instant": instant, "action": str(Action.INDEXING), **NO_TRANSACTION}
 
     def _planned_before(self, table: HudiTable, operation: TaskOperation) -> str | None:
         """The plan of an earlier try that was killed before it could return the plan, if nobody runs it."""
@@ -226,7 +226,7 @@ class RunIndexOperator(SparkOperator):
             built = self._build(table, operation, job)
             done = {**built, "indexes": [*done["indexes"], *built["indexes"]]}
             self.log.info("indexing %s completed: %s", instant, ", ".join(built["indexes"]))
-        return {"table": self.table, **done, **_NO_TRANSACTION}
+        return {"table": self.table, **done, **NO_TRANSACTION}
 
     def _plans(self, table: HudiTable, operation: TaskOperation) -> Sequence[str]:
         """The plans to run."""
@@ -334,7 +334,7 @@ class DropIndexOperator(TableOperator):
         )
         nothing = {name: _NOTHING[name] for name in ("instant", "completion_time", "action", "indexes")}
         result = nothing if dropped is None else dropped.to_dict()
-        return {"table": self.table, **result, **_NO_TRANSACTION}
+        return {"table": self.table, **result, **NO_TRANSACTION}
 
 
 def _sizes(table: HudiTable) -> list[int]:

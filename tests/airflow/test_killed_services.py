@@ -130,6 +130,17 @@ def test_compaction(tmp_path, step, kind):
     assert snapshot(table).to_table(columns=["fare"])["fare"].to_pylist() == [2.0] * 4
 
 
+@pytest.mark.parametrize("step", ["requested", "planned"])
+def test_a_planned_compaction_is_executed_after_the_retry_of_its_planner(tmp_path, step):
+    table = table_of(tmp_path, "MERGE_ON_READ")
+    arguments = {"table": table.location, "delta_commits": 1}
+    planned = retried_after_death("ScheduleCompactionOperator", step, tmp_path, arguments)
+    assert planned["file_groups"] == 2
+    run = operators.RunCompactionOperator(task_id="run", table=table.location, instant=planned["instant"])
+    assert run.execute({})["file_groups_done"] == 2
+    assert pending_instants(table) == []
+
+
 @pytest.mark.parametrize("kind", ["BuildIndexOperator", "ScheduleIndexOperator"])
 def test_an_index(tmp_path, kind):
     table = table_of(tmp_path, "COPY_ON_WRITE")

@@ -22,6 +22,7 @@ from airflow_provider.operators import (
     DropIndexOperator,
     RollbackFailedWritesOperator,
     RunClusteringOperator,
+    RunCompactionOperator,
     RunIndexOperator,
     ScheduleIndexOperator,
 )
@@ -53,7 +54,7 @@ def test_another_size_is_refused_by_name(given):
         byte_size(given, "target_file_size")
 
 
-@pytest.mark.parametrize("operator", [RunClusteringOperator, RunIndexOperator])
+@pytest.mark.parametrize("operator", [RunClusteringOperator, RunCompactionOperator, RunIndexOperator])
 def test_the_text_of_none_names_no_plan(operator):
     with pytest.raises(InvalidInputError, match="'None', which names no plan"):
         operator(task_id="run", table="lake.flights", instant="None")
