@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from airflow_provider.cli import columns, looking, metastore_contents, replication, services
+from airflow_provider.cli import columns, compaction, looking, metastore_contents, replication, services
 from airflow_provider.cli.arguments import given_lock, given_metastore
 from airflow_provider.cli.index import commands as index_commands
 from airflow_provider.cli.metastore import commands as metastore_commands
@@ -42,6 +42,7 @@ def given(
 
 looking.register(app)
 services.register(app)
+compaction.register(app)
 columns.register(app)
 replication.register(app)
 metastore_contents.register(metastore_commands)

@@ -26,6 +26,7 @@ given_lock: ContextVar[str | None] = ContextVar("given_lock", default=None)
 
 _name: ContextVar[tuple[str, str] | None] = ContextVar("_name", default=None)
 
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
 
 

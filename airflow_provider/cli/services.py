@@ -16,6 +16,7 @@ import typer
 
 from airflow_provider.cli.arguments import (
     AsJson,
+    DryRun,
     TableArgument,
     effective_options,
     opened_table,
@@ -27,7 +28,6 @@ from airflow_provider.cli.output import show, show_grouped, show_one, telling_pr
 PolicyName = Literal["KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS"]
 ServiceName = Literal["clustering", "cleaning", "compaction", "table-compaction", "archival", "indexing"]
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
 Policy = Annotated[
     PolicyName | None,
     typer.Option(help="Which superseded file slices are kept; as the table's options say when left out."),
@@ -41,7 +41,7 @@ Retained = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     short: tuple[Callable[..., None], ...] = (plan, failures, options, savepoint)
-    long: tuple[Callable[..., None], ...] = (rollback, clean, compact, archive, restore, upgrade)
+    long: tuple[Callable[..., None], ...] = (rollback, clean, archive, restore, upgrade)
     for command in (*short, *map(telling_progress, long)):
         app.command()(command)
 
@@ -167,55 +167,6 @@ def _show_clean_plan(planned: dict[str, Any], as_json: bool) -> None:
     show_one({**planned, "files": len(rows)}, as_json)
     if rows:
         show_grouped(rows, "of", as_json)
-
-
-def compact(
-    name: TableArgument,
-    max_delta_commits: Annotated[
-        int | None, typer.Option(help="Commits since the last one; the table's property when left out.")
-    ] = None,
-    delta_commits: Annotated[
-        int | None,
-        typer.Option(help="Commits since the last one of the table itself; the table's when left out."),
-    ] = None,
-    log_blocks: Annotated[
-        int | None, typer.Option(help="Log blocks of a file group from which to make one; none if left out.")
-    ] = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Compact a merge-on-read table, and any table's metadata table: pending compactions, then due ones."""
-    from airflow_provider.services import compaction
-    from airflow_provider.services.compaction_plan import CompactionSettings
-    from airflow_provider.services.table_compaction import (
-        LogCompactionSettings,
-        TableCompactionSettings,
-        compact_logs,
-        compact_table,
-        due_log_compactions,
-        due_table_compactions,
-    )
-    from airflow_provider.table.hudi_options import Topic
-
-    table = opened_table(name)
-    settings = CompactionSettings.of(table.config, max_delta_commits=max_delta_commits)
-    own = None
-    if table.is_merge_on_read:
-        own = TableCompactionSettings(
-            **effective_options(table).arguments(Topic.COMPACTION, delta_commits=delta_commits)
-        )
-    logs = None if own is None or log_blocks is None else LogCompactionSettings(log_blocks)
-    if dry_run:
-        of_table = {} if own is None else {"of_table": due_table_compactions(table, own)}
-        if logs is not None:
-            of_table["of_logs"] = due_log_compactions(table, logs)
-        show_one({**compaction.due_compactions(table, settings), **of_table}, as_json)
-        return
-    lock = table_lock(table)
-    done = [] if own is None else compact_table(table, own, lock=lock, max_failures=None)
-    done += [] if logs is None else compact_logs(table, logs, lock=lock)
-    done += compaction.compact(table, settings, lock=lock, max_failures=None)
-    show([each.to_dict() for each in done], as_json)
 
 
 def archive(name: TableArgument, dry_run: DryRun = False, as_json: AsJson = False) -> None:

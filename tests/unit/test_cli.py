@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider.cli import app, main, output, services
+from airflow_provider.cli import app, compaction, main, output, services
 from airflow_provider.concurrency import HeartbeatSettings, WriteSettings, begin_write
 from airflow_provider.concurrency.plans import Service
 from airflow_provider.exceptions import (
@@ -30,6 +30,7 @@ from airflow_provider.metastore import Column, open_metastore
 from airflow_provider.services.cleaning import CleaningPolicy
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_groups.view import FileGroupId
+from airflow_provider.table.hudi_options import TRIGGERS
 from airflow_provider.table.properties import PROPERTIES_PATH, parse_properties
 from airflow_provider.table.timeline.archived_timeline import HISTORY_FOLDER
 from tests.unit.services.indexed_table import check_indexes, commit, indexed_table
@@ -293,6 +294,7 @@ def test_the_choices_are_those_of_the_engine() -> None:
     """The command line lists the choices itself, because it starts without the engine."""
     assert set(get_args(services.PolicyName)) == set(CleaningPolicy)
     assert set(get_args(services.ServiceName)) == set(Service)
+    assert get_args(compaction.TriggerName) == TRIGGERS
 
 
 @pytest.mark.parametrize("command", [("consumers",), ("forget", "replica"), ("purge",)])

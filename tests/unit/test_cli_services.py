@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider.cli import app
-from airflow_provider.exceptions import IndexCatchUpTimeoutError
+from airflow_provider.exceptions import IndexCatchUpTimeoutError, InvalidInputError, NoSuchInstantError
 from airflow_provider.ingestion import IngestJob, ingest_arrow
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.write_rows import write_rows
@@ -77,6 +77,76 @@ def test_a_merge_on_read_table_is_compacted_as_the_table_says(tmp_path: Path) ->
     (left,) = call("files", table.location)
     assert (left["instant"], left["log_files"]) == (done["instant"], [])
     assert call("failures", table.location, "--clear", "table-compaction") == []
+
+
+def merge_on_read(tmp_path: Path) -> HudiTable:
+    """A table with one file group, to which an upsert has appended a log file."""
+    table = HudiTable.create(
+        str(tmp_path / "t"), name="t", schema=SCHEMA, record_key=["id"], table_type="merge_on_read"
+    )
+    for _ in range(2):
+        write(table, 1)
+    return table
+
+
+def test_a_compaction_is_planned_now_and_executed_later(tmp_path: Path) -> None:
+    table = merge_on_read(tmp_path)
+    always = ("compact", table.location, "--delta-commits", "1", "--schedule")
+    assert call("compact", table.location, "--schedule") == {"scheduled": None}, "five delta commits"
+    assert call("compact", table.location, "--run") == []
+    first = call(*always)["scheduled"]
+    assert call(*always) == {"scheduled": None}, "the file group is planned"
+    assert call("compact", table.location, "--dry-run")["of_table"] == {"pending": [first], "due": None}
+    (done,) = call("compact", table.location, "--run")
+    assert (done["instant"], done["file_groups"]) == (first, 1)
+    write(table, 1)
+    second = call(*always)["scheduled"]
+    assert call("compact", table.location, "--run", first) == [done], "it has completed"
+    (again,) = call("compact", table.location, "--run", second)
+    assert (again["instant"], again["records"]) == (second, 1)
+    with pytest.raises(NoSuchInstantError):
+        call("compact", table.location, "--run", "20260101000000000")
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_due"),
+    [
+        (("--delta-commits", "2"), True),
+        (("--trigger", "NUM_AND_TIME", "--delta-commits", "2", "--delta-seconds", "86400"), False),
+        (("--trigger", "NUM_OR_TIME", "--delta-commits", "2", "--delta-seconds", "86400"), True),
+        (("--delta-commits", "2", "--min-log-files", "2"), False),
+        (("--delta-commits", "2", "--min-log-bytes", "1000000"), False),
+        (("--delta-commits", "2", "--partition", "city=*"), False),
+        (("--delta-commits", "2", "--strategy", "LogFileNumBasedCompactionStrategy"), True),
+        (("--delta-commits", "2", "--max-io-bytes", "1"), True),
+    ],
+)
+def test_flags_say_when_a_compaction_is_due_and_of_what(
+    tmp_path: Path, flags: tuple[str, ...], is_due: bool
+) -> None:
+    table = merge_on_read(tmp_path)
+    due = call("compact", table.location, "--dry-run", *flags)["of_table"]["due"]
+    assert (due is not None) is is_due
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--schedule", "--run"), "give one of --schedule, --run and --dry-run"),
+        (("20260101000000000",), "a plan goes with --run"),
+    ],
+)
+def test_a_compaction_that_is_asked_for_in_two_ways_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    answer = CliRunner().invoke(app, ["compact", merge_on_read(tmp_path).location, *arguments])
+    assert answer.exit_code == 2
+    assert told in " ".join(answer.output.replace("│", " ").split())
+
+
+def test_a_compaction_by_an_unknown_strategy_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"hoodie\.compaction\.strategy must be: .*, not 'Best'"):
+        call("compact", merge_on_read(tmp_path).location, "--strategy", "Best")
 
 
 def test_a_clustering_is_planned_as_the_table_says(tmp_path: Path) -> None:
