@@ -25,7 +25,6 @@ from airflow_provider.services.cleaning.clean_plan import Retention
 from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint
-from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
 from airflow_provider.services.table_compaction.table_compaction import (
     compact_table,
     run_table_compaction,
