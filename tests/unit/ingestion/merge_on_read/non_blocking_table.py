@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
+from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
 from airflow_provider.table.reading.slices import file_slices
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import Lake, LakeTable
