@@ -49,6 +49,8 @@ MOST_BUCKETS = 10_000
 """The most buckets of a partition: with more, a file id would not show that a file group is a bucket."""
 LOG_BLOCK_FORMAT = "hoodie.logfile.data.block.format"
 """The option for the format in which log files hold new versions of records."""
+MERGE_MEMORY = "hoodie.memory.merge.max.size"
+COMPACTION_MEMORY = "hoodie.memory.compaction.max.size"
 CONCURRENCY_MODE = "hoodie.write.concurrency.mode"
 NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 NON_BLOCKING_NEEDS = (

@@ -193,16 +193,25 @@ class Merge:
 
         :param old: rows of the base file, with Hudi's columns.
         """
+        stays = self.stays(old)
+        return old if stays.all() else old.filter(pa.array(stays))
+
+    def stays(self, old: pa.Table) -> Mask:
+        """Which rows of a row group the batch does not change.
+
+        :param old: rows of the base file. Unless a row may keep values of an older version, the record key
+            and the ordering columns are enough.
+        """
         batch = self._batch
         position = pc.index_in(old[_RECORD_KEY], value_set=batch.keys).combine_chunks()
-        hit = position.is_valid().to_numpy(zero_copy_only=False)
+        hit = _mask(position.is_valid())
+        stays: Mask = ~hit
         if not hit.any():
-            return old
+            return stays
         where = position.drop_null().to_numpy().astype(np.int64)
         self.found[where] = True
-        gone = hit.copy()
-        gone[hit] = self._replaced(old, hit, where)
-        return old.filter(pa.array(~gone))
+        stays[hit] = ~self._replaced(old, hit, where)
+        return stays
 
     def written(self) -> Iterator[tuple[Batch, Mask]]:
         """The new and changed rows, after all row groups, and for each whether the file has its key."""

@@ -18,7 +18,7 @@ from airflow_provider.table.file_groups import COMPACTIONS, BaseFile, FileGroupI
 from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition
-from airflow_provider.table.reading import EVERY_INSTANT, SliceReader, slices_of
+from airflow_provider.table.reading import EVERY_INSTANT, SliceReader, merge_memory, slices_of
 from airflow_provider.table.schema import TableSchema
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import REWRITES, WriteStat
@@ -57,7 +57,12 @@ class LivingKeys:
             table = HudiTable.at(self._storage)
             schema = self._schema() if callable(self._schema) else self._schema
             self._reader = SliceReader(
-                self._storage, table.config, schema, table.merge_semantics, EVERY_INSTANT
+                self._storage,
+                table.config,
+                schema,
+                table.merge_semantics,
+                EVERY_INSTANT,
+                memory=merge_memory(table.config),
             )
         return self._reader.keys(file_slice)
 

@@ -30,7 +30,7 @@ from airflow_provider.table.files import (
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.merge_semantics import MergeSemantics
 from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.reading import EVERY_INSTANT, SliceReader
+from airflow_provider.table.reading import EVERY_INSTANT, SliceReader, merge_memory
 from airflow_provider.table.record_merge import Batch, Merge, latest_versions
 from airflow_provider.table.schema import TableSchema, conform, with_meta_columns
 from airflow_provider.table.storage import Storage
@@ -332,7 +332,10 @@ class FileGroupTask:
 
     def _slice_reader(self) -> SliceReader:
         plan = self._plan
-        return SliceReader(plan.storage, plan.config, plan.schema, self._semantics, EVERY_INSTANT)
+        memory = merge_memory(plan.config)
+        return SliceReader(
+            plan.storage, plan.config, plan.schema, self._semantics, EVERY_INSTANT, memory=memory
+        )
 
     def _file_slice(self) -> FileSlice:
         target, base_file = self._target, self._target.base_file

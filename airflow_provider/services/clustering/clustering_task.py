@@ -196,6 +196,7 @@ class ClusteringTask:
 
     @property
     def _merged(self) -> SliceReader:
+        # Without a bound of memory: a task reads some columns first, and finds the rows again by position.
         semantics = MergeSemantics.of(self.config)
         return SliceReader(self.storage, self.config, self.schema, semantics, EVERY_INSTANT)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -53,13 +54,14 @@ from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_options import EffectiveOptions, HudiOptions
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import COMPACT
-from airflow_provider.table.reading import SliceReader
+from airflow_provider.table.reading import SliceReader, merge_memory
 from airflow_provider.table.timeline import Action, WriteStat
 
 log = logging.getLogger(__name__)
 
 
 _WORTH_THREADS = 8 * 1024 * 1024  # from so many bytes of a plan on, threads are faster
+_MERGED_BYTES = 8  # bytes of memory that a merge takes for each byte of log files, if nothing else is known
 
 WriteSlices = Callable[[Sequence[CompactionTask]], list[WriteStat]]
 """Writes the new base files of some file groups."""
@@ -178,7 +180,8 @@ def run_table_compaction(
     :param instant: the plan's requested time; the oldest one that no process executes when None.
     :param write: writes the base files; None writes them in this process.
     :param at_once: number of file groups that ``write`` gets in one call. The default is one. In this process
-        it is the number of cores, if the files are large enough.
+        it is the number of cores, if the files are large enough. Together their merges take no more memory
+        than ``hoodie.memory.compaction.max.size``, so they are fewer where log files are large.
     :param lock: the table lock; by the table's options when None.
     :param heartbeat: how the execution shows that it is alive.
     :param is_alive: called before every heartbeat; False gives the compaction up.
@@ -210,7 +213,7 @@ def run_table_compaction(
         if at_once is None:
             is_worth_it = write is None and _bytes_of(plan) >= _WORTH_THREADS
             at_once = (os.cpu_count() or 1) if is_worth_it else 1
-        stats = _written(table, writer, plan, write or _write_in_process, at_once)
+        stats = _written(table, writer, plan, write, at_once)
         committed = writer.commit(
             stats, parts=[frozenset({FileGroupId(stat.partition_path, stat.file_id)}) for stat in stats]
         )
@@ -304,9 +307,14 @@ def _bytes_of(plan: CompactionPlan) -> int:
     return sum(each.base_bytes + each.log_bytes for each in plan.operations)
 
 
-def _write_in_process(tasks: Sequence[CompactionTask]) -> list[WriteStat]:
+def _write_in_process(tasks: Sequence[CompactionTask], memory: int) -> list[WriteStat]:
+    """Write base files at the same time; each merge takes a share of the memory by the size of its log."""
+    log_bytes = sum(task.operation.log_bytes for task in tasks) or 1
+
     def write(task: CompactionTask) -> WriteStat:
-        return task.run(f"{task.number}-0-0")
+        share = memory * task.operation.log_bytes // log_bytes
+        alone = replace(task, reader=replace(task.reader, memory=share))
+        return alone.run(f"{task.number}-0-0")
 
     if len(tasks) < 2:
         return [write(task) for task in tasks]
@@ -315,23 +323,26 @@ def _write_in_process(tasks: Sequence[CompactionTask]) -> list[WriteStat]:
 
 
 def _written(
-    table: HudiTable, writer: Writer, plan: CompactionPlan, write: WriteSlices, at_once: int
+    table: HudiTable, writer: Writer, plan: CompactionPlan, write: WriteSlices | None, at_once: int
 ) -> list[WriteStat]:
     """Write the new base files of all file groups that no other writer has rewritten since the plan.
 
+    :param write: see :func:`run_table_compaction`.
     :raises WriteConflictError: when no file group is left.
     """
     schema, shown = table.schema_on(writer.schema_timeline), writer.view.shown
-    reader = SliceReader(table.storage, table.config, schema, table.merge_semantics, shown)
+    memory = merge_memory(table.config, compacts=True)
+    reader = SliceReader(table.storage, table.config, schema, table.merge_semantics, shown, memory=memory)
     tasks = [
         CompactionTask(reader, writer.instant, operation, number)
         for number, operation in enumerate(plan.operations)
     ]
     stats: list[WriteStat] = []
     conflict: WriteConflictError | None = None
-    for begin in range(0, len(tasks), at_once):
+    done = 0
+    for together in _together(tasks, at_once, memory if write is None else None):
         chosen = []
-        for task in tasks[begin : begin + at_once]:
+        for task in together:
             try:
                 writer.check({task.file_group})
             except WriteConflictError as error:
@@ -339,11 +350,30 @@ def _written(
                 log.info("compaction %s leaves %s out: %s", writer.instant, task.file_group, error)
             else:
                 chosen.append(task)
-        stats += write(chosen)
-        writer.tell(f"{min(begin + at_once, len(tasks))} of {len(tasks)} file groups done")
+        stats += _write_in_process(chosen, memory) if write is None else write(chosen)
+        done += len(together)
+        writer.tell(f"{done} of {len(tasks)} file groups done")
     if not stats and conflict is not None:
         raise conflict
     return stats
+
+
+def _together(
+    tasks: Sequence[CompactionTask], at_once: int, memory: int | None
+) -> Iterator[list[CompactionTask]]:
+    """Tasks that are executed at the same time, because their merges probably fit into memory together."""
+    chosen: list[CompactionTask] = []
+    taken = 0
+    for task in tasks:
+        needed = task.operation.log_bytes * _MERGED_BYTES
+        is_full = memory is not None and taken + needed > memory
+        if chosen and (is_full or len(chosen) == at_once):
+            yield chosen
+            chosen, taken = [], 0
+        chosen.append(task)
+        taken += needed
+    if chosen:
+        yield chosen
 
 
 def _run_or_leave(

@@ -121,6 +121,12 @@ class BaseFileReader:
             rows = self._parquet.read_row_group(number, columns=wanted, use_threads=is_large)
             yield self._brought(rows, columns)
 
+    @property
+    def row_counts(self) -> list[int]:
+        """The number of rows of each row group."""
+        metadata = self._parquet.metadata
+        return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+
     def lies_as_read(self, column: str) -> bool:
         """Whether the file has a column with exactly the type in which it is read."""
         stored = self._parquet.schema_arrow

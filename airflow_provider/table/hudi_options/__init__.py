@@ -5,7 +5,8 @@ docs/configuration.md.
 
 Names, alternatives and units are those of Hudi 1.1 (``HoodieMetadataConfig``, ``HoodieWriteConfig``,
 ``HoodieLockConfig``, ``LockConfiguration``, ``StorageBasedLockConfig``, ``HoodieCleanConfig``,
-``HoodieArchivalConfig``, ``HoodieClusteringConfig``, ``HoodieStorageConfig``, ``HoodieCompactionConfig``).
+``HoodieArchivalConfig``, ``HoodieClusteringConfig``, ``HoodieStorageConfig``, ``HoodieCompactionConfig``,
+``HoodieMemoryConfig``).
 """
 
 from __future__ import annotations

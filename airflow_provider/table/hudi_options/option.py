@@ -22,6 +22,7 @@ class Topic(StrEnum):
     DURABILITY = "Power failures"
     TIMELINE = "Timeline"
     CLUSTERING = "Clustering"
+    MERGING = "Memory of merges of log files"
     COMPACTION = "Compaction of merge-on-read tables"
     CLEANING = "Cleaning"
     ARCHIVAL = "Archival"

@@ -28,12 +28,14 @@ from airflow_provider.table.properties import (
     BUCKET_HASH_FIELD,
     BUCKET_MERGE_THRESHOLD,
     BUCKET_SPLIT_THRESHOLD,
+    COMPACTION_MEMORY,
     CONCURRENCY_MODE,
     CONSISTENT_HASHING,
     INDEX_TYPE,
     INSERT_ONLY,
     LEAST_BUCKETS_OF_A_PARTITION,
     LOG_BLOCK_FORMAT,
+    MERGE_MEMORY,
     MOST_BUCKETS,
     MOST_BUCKETS_OF_A_PARTITION,
     NON_BLOCKING,
@@ -340,6 +342,24 @@ _CLUSTERING = (
     ),
 )
 
+_MERGING = (
+    Option(
+        MERGE_MEMORY,
+        Topic.MERGING,
+        BYTES,
+        "The memory that the merge of a file slice's log files takes. What is beyond goes into a temporary "
+        "file; see [reading.md](reading.md#merge-on-read-tables). It holds for a table, not for a task.",
+        default=1024 * MIB,
+    ),
+    Option(
+        COMPACTION_MEMORY,
+        Topic.MERGING,
+        BYTES,
+        "The same for a compaction, for all file slices together that it merges at the same time; by default "
+        f"`{MERGE_MEMORY}`. It holds for a table, not for a task.",
+    ),
+)
+
 _CLEANING = (
     Option(
         "hoodie.clean.policy",
@@ -411,6 +431,7 @@ _ALL = (
     *_DURABILITY,
     *_TIMELINE,
     *_CLUSTERING,
+    *_MERGING,
     *COMPACTION_OPTIONS,
     *_CLEANING,
     *_ARCHIVAL,

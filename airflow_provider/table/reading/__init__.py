@@ -9,6 +9,7 @@ from airflow_provider.table.reading.incremental import (
     movable_checkpoint,
 )
 from airflow_provider.table.reading.log_merge import EVERY_INSTANT, SliceReader
+from airflow_provider.table.reading.log_versions import merge_memory
 from airflow_provider.table.reading.row_ids import ROW_ID_COLUMNS, RowIdMaker
 from airflow_provider.table.reading.slices import file_slices, slices_of
 from airflow_provider.table.reading.snapshots import read_optimized, select_slices, snapshot
@@ -24,6 +25,7 @@ __all__ = [
     "explain",
     "file_slices",
     "increment",
+    "merge_memory",
     "movable_checkpoint",
     "read_optimized",
     "select_slices",

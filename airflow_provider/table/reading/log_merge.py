@@ -1,14 +1,16 @@
 """The rows of a file slice of a merge-on-read table: its base file merged with its log files.
 
-The reader holds the versions of the log files in memory, and the base file one row group at a time. Sources:
+The reader holds the versions of the log files in memory, and the base file one row group at a time. Above a
+limit it merges part by part, see :mod:`~airflow_provider.table.reading.log_versions`. Sources:
 ``BaseHoodieLogRecordReader`` (which blocks count, and in which order), ``BufferedRecordMergerFactory`` and
 ``KeyBasedFileGroupRecordBuffer`` (which version of a record wins) of Apache Hudi 1.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -36,6 +38,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.merge_semantics import IS_DELETED, Mask, MergeSemantics
 from airflow_provider.table.properties import TableConfig
+from airflow_provider.table.reading.log_versions import LogVersions, Versions, merge_memory
 from airflow_provider.table.record_merge import Batch, Merge, latest_versions
 from airflow_provider.table.schema import META_COLUMNS, TableSchema, with_meta_columns
 from airflow_provider.table.storage import ByteRange, Storage
@@ -73,6 +76,8 @@ class SliceReader:
     :param schema: the table's schema at that moment.
     :param semantics: how the table merges the versions of a record.
     :param shown: requested times of the instants that the snapshot shows.
+    :param memory: bytes that the merge of a slice may take; see :func:`merge_memory`. With None, the default,
+        there is no limit, and the order of a slice's rows does not depend on the columns that are read.
     """
 
     storage: Storage
@@ -80,6 +85,7 @@ class SliceReader:
     schema: TableSchema
     semantics: MergeSemantics
     shown: Container[str]
+    memory: int | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, table: HudiTable, view: FileSystemView) -> SliceReader:
@@ -88,9 +94,10 @@ class SliceReader:
         :param table: the table.
         :param view: the snapshot.
         :raises UnsupportedTableError: when the table merges versions in an unknown way.
+        :raises InvalidInputError: see :func:`merge_memory`.
         """
-        schema = table.schema_on(view.timeline)
-        return cls(table.storage, table.config, schema, table.merge_semantics, view.shown)
+        schema, memory = table.schema_on(view.timeline), merge_memory(table.config)
+        return cls(table.storage, table.config, schema, table.merge_semantics, view.shown, memory=memory)
 
     def rows(self, file_slice: FileSlice, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The merged rows of a file slice.
@@ -100,16 +107,14 @@ class SliceReader:
         :raises CorruptTableError: when a file of the slice is damaged.
         :raises FileNotFoundError: when a clean has deleted a file of the slice.
         """
-        logged = self._logged(file_slice, self._needed(columns)) if file_slice.log_paths else None
-        merge = Merge(logged.versions, self.semantics) if logged else None
-        if file_slice.base_path is not None:
-            with BaseFileReader(self.storage, file_slice.base_path, self.schema) as base_file:
-                needed = columns if merge is None else self._needed(columns)
-                for rows in base_file.row_groups(needed):
-                    yield (self._surviving(rows, logged, merge) if logged and merge else rows).select(columns)
-        if merge is not None:
-            for merged, _ in merge.written():
-                yield merged.rows.select(columns)
+        if not file_slice.log_paths:
+            yield from self._at_once(file_slice, columns, None)
+            return
+        with self._logged(file_slice, self._needed(columns), self.memory) as versions:
+            if versions.is_spilled:
+                yield from self._by_part(file_slice, columns, versions)
+            else:
+                yield from self._at_once(file_slice, columns, self._newest(versions))
 
     def keys(self, file_slice: FileSlice) -> pa.ChunkedArray:
         """The record keys that live in a file slice.
@@ -132,7 +137,8 @@ class SliceReader:
         :param file_slice: the slice; it has log files.
         """
         columns = self._needed(with_meta_columns(self.schema.columns).names)
-        logged = self._logged(file_slice, columns)
+        with self._logged(file_slice, columns, None) as versions:
+            logged = self._newest(versions)
         if logged is None:
             raise CorruptTableError(f"the log files of {file_slice.file_id} hold no block that counts")
         return logged.versions
@@ -146,12 +152,51 @@ class SliceReader:
             return bool(file_slice.log_paths)
         return any(block.block_type is BlockType.DELETE for block in self._blocks(file_slice))
 
-    def _surviving(self, rows: pa.Table, logged: Logged, merge: Merge) -> pa.Table:
-        if not self.config.has_meta_columns:
-            rows = self._with_keys(rows)
-        if len(logged.ended):
-            rows = rows.filter(pc.invert(pc.is_in(rows[_RECORD_KEY], value_set=logged.ended)))
-        return merge.surviving(rows)
+    def _at_once(
+        self, file_slice: FileSlice, columns: Sequence[str], logged: Logged | None
+    ) -> Iterator[pa.Table]:
+        """The rows of a slice: those of the base file that stay, then those of the log files."""
+        merge = Merge(logged.versions, self.semantics) if logged else None
+        if file_slice.base_path is not None:
+            with BaseFileReader(self.storage, file_slice.base_path, self.schema) as base_file:
+                if logged is None or merge is None:
+                    yield from base_file.row_groups(columns)
+                else:
+                    for rows in self._with_keys(base_file.row_groups(self._needed(columns))):
+                        stays = _stays(rows, logged, merge)
+                        yield (rows if stays.all() else rows.filter(pa.array(stays))).select(columns)
+        if merge is not None:
+            for merged, _ in merge.written():
+                yield merged.rows.select(columns)
+
+    def _by_part(
+        self, file_slice: FileSlice, columns: Sequence[str], versions: LogVersions
+    ) -> Iterator[pa.Table]:
+        """The rows of a slice: those of the log files part by part, then those of the base file that stay.
+
+        A part reads only the columns of the base file that decide. So the base file's other columns are read
+        once, and its rows keep their order, which a clustering may have given them.
+        """
+        with ExitStack() as opened:
+            base_file, stays = None, list[Mask]()
+            if file_slice.base_path is not None:
+                reader = BaseFileReader(self.storage, file_slice.base_path, self.schema)
+                base_file = opened.enter_context(reader)
+                stays = [np.ones(count, np.bool_) for count in base_file.row_counts]
+            decisive = self._needed(columns if versions.keeps_values else ())
+            for logged in map(self._newest_of, versions.parts()):
+                merge = Merge(logged.versions, self.semantics)
+                if base_file is not None:
+                    groups = self._with_keys(base_file.row_groups(decisive))
+                    for rows, stay in zip(groups, stays, strict=True):
+                        stay &= _stays(rows, logged, merge)
+                for merged, _ in merge.written():
+                    yield merged.rows.select(columns)
+                del logged, merge  # before the next part comes into memory
+            if base_file is not None:
+                groups = self._with_keys(base_file.row_groups(self._needed(columns)))
+                for rows, stay in zip(groups, stays, strict=True):
+                    yield rows.filter(pa.array(stay)).select(columns)
 
     @cached_property
     def _kinds(self) -> pa.Schema:
@@ -165,30 +210,39 @@ class SliceReader:
         more = (each for each in decisive if each is not None and each in there)
         return list(dict.fromkeys((*columns, _RECORD_KEY, *more)))
 
-    def _with_keys(self, rows: pa.Table) -> pa.Table:
+    def _with_keys(self, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Rows with their record keys, which a table without meta columns does not store."""
-        position = rows.schema.get_field_index(_RECORD_KEY)
-        return rows.set_column(position, _RECORD_KEY, record_keys(rows, self.config))
+        for rows in parts:
+            if self.config.has_meta_columns:
+                yield rows
+            else:
+                position = rows.schema.get_field_index(_RECORD_KEY)
+                yield rows.set_column(position, _RECORD_KEY, record_keys(rows, self.config))
 
-    def _logged(self, file_slice: FileSlice, columns: list[str]) -> Logged | None:
-        parts = [
-            part
-            for block in self.blocks(file_slice)
-            if (part := self._versions(file_slice, block, columns)) is not None
-        ]
-        if not parts:
-            return None
-        ended = np.concatenate([part.ended for part in parts])
-        versions = Batch.of_parts([part.batch for part in parts])
-        since_the_end = _since_the_end(versions, ended) if ended.any() else versions
-        arrival = pa.array(np.arange(len(since_the_end)))
-        newest = latest_versions(since_the_end, arrival, self.semantics)
+    @contextmanager
+    def _logged(self, file_slice: FileSlice, columns: list[str], memory: int | None) -> Iterator[LogVersions]:
+        blocks = self.blocks(file_slice)
+        keeps_values = self.semantics.keeps_values or any(block.is_partial for block in blocks)
+        with LogVersions(memory, keeps_values=keeps_values) as found:
+            for block in blocks:
+                if (versions := self._versions(file_slice, block, columns)) is not None:
+                    found.add(versions)
+            yield found
+
+    def _newest(self, versions: LogVersions) -> Logged | None:
+        """The newest versions of all records; None when no block counts."""
+        return next(map(self._newest_of, versions.parts()), None)
+
+    def _newest_of(self, versions: Versions) -> Logged:
+        batch, ended = versions
+        since_the_end = _since_the_end(batch, ended) if ended.any() else batch
+        newest = latest_versions(since_the_end, pa.array(np.arange(len(since_the_end))), self.semantics)
         keys = pa.array([], pa.string())
         if ended.any():
             # A row that was logged after the delete competes with the base file's row, as in Hudi.
             without_order = np.logical_and.reduce([_mask(each.is_null()) for each in newest.ordering])
             deleted = newest.keys.filter(pa.array(newest.deletions & without_order))
-            keys = deleted.filter(pc.is_in(deleted, value_set=versions.keys.filter(pa.array(ended))))
+            keys = deleted.filter(pc.is_in(deleted, value_set=batch.keys.filter(pa.array(ended))))
         return Logged(newest, keys)
 
     def _blocks(self, file_slice: FileSlice) -> Iterator[LogBlock]:
@@ -197,7 +251,7 @@ class SliceReader:
             if content.size:  # a writer may have died before it wrote a block
                 yield from read_log_blocks(content)
 
-    def _versions(self, file_slice: FileSlice, block: LogBlock, columns: list[str]) -> _Versions | None:
+    def _versions(self, file_slice: FileSlice, block: LogBlock, columns: list[str]) -> Versions | None:
         if block.block_type in DATA_BLOCKS:
             return self._rows_of(file_slice, block, columns)
         if block.block_type is BlockType.DELETE:
@@ -205,15 +259,14 @@ class SliceReader:
             return self._deletes_of(block, deleted, columns) if deleted else None
         return None
 
-    def _rows_of(self, file_slice: FileSlice, block: LogBlock, columns: list[str]) -> _Versions:
+    def _rows_of(self, file_slice: FileSlice, block: LogBlock, columns: list[str]) -> Versions:
         found = block_rows(block)
         if not self.config.has_meta_columns and _RECORD_KEY not in found.column_names:
             found = found.append_column(_RECORD_KEY, pa.nulls(len(found), pa.string()))
         origins = self.schema.origins_at(file_slice.partition_path, block.instant) or {}
         becomes = FileColumns(block.content.name, self.schema.columns, origins)
         rows = _plain(becomes.bring(found, columns), self._kinds)
-        if not self.config.has_meta_columns:
-            rows = self._with_keys(rows)
+        (rows,) = self._with_keys([rows])
         nothing: Mask = np.zeros(len(rows), np.bool_)
         unsaid = {}
         if block.is_partial:
@@ -222,9 +275,9 @@ class SliceReader:
         ordering = tuple(rows[name].combine_chunks() for name in self.semantics.ordering_fields)
         deletes = self.semantics.deletions(rows)
         keys = rows[_RECORD_KEY].combine_chunks()
-        return _Versions(Batch(rows, keys, ordering, deletes, unsaid), nothing)
+        return Versions(Batch(rows, keys, ordering, deletes, unsaid), nothing)
 
-    def _deletes_of(self, block: LogBlock, deleted: list[DeletedRecord], columns: list[str]) -> _Versions:
+    def _deletes_of(self, block: LogBlock, deleted: list[DeletedRecord], columns: list[str]) -> Versions:
         keys = pa.array([each.record_key for each in deleted], pa.string())
         kinds = [self._kinds.field(name).type for name in columns]
         rows = pa.Table.from_arrays(
@@ -248,14 +301,16 @@ class SliceReader:
             ) from error
         # If the commit order decides, the last version wins anyway.
         ended = np.array([bool(fields) and each is None for each in values], np.bool_)
-        return _Versions(Batch(rows, keys, ordering, np.ones(len(keys), np.bool_)), ended)
+        return Versions(Batch(rows, keys, ordering, np.ones(len(keys), np.bool_)), ended)
 
 
-class _Versions(NamedTuple):
-    """The versions of records in one block, and which of them end all older versions."""
-
-    batch: Batch
-    ended: Mask
+def _stays(rows: pa.Table, logged: Logged, merge: Merge) -> Mask:
+    """Which rows of the base file the log files do not change."""
+    if not len(logged.ended):
+        return merge.stays(rows)
+    stays = ~_mask(pc.is_in(rows[_RECORD_KEY], value_set=logged.ended))
+    stays[stays] = merge.stays(rows.filter(pa.array(stays)))
+    return stays
 
 
 def _since_the_end(versions: Batch, ended: Mask) -> Batch:

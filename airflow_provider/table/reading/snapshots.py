@@ -56,7 +56,8 @@ def snapshot(
     :param row_ids: whether the virtual columns ``row_id`` and ``current_write_id`` are part of the schema,
         see :mod:`airflow_provider.table.reading.row_ids`. A scan makes those that it is asked for.
     :return: a dataset over the snapshot's files, which later writes do not change. A scan of a merge-on-read
-        table merges the log files, and holds those of one file slice in memory.
+        table merges the log files, and holds those of one file slice in memory, up to
+        ``hoodie.memory.merge.max.size``.
     :raises NoSuchInstantError: when no commit had completed at ``as_of``.
     :raises SnapshotUnavailableError: when the files cannot tell apart the visible and the invisible rows.
     :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns, or one of these

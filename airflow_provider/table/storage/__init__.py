@@ -14,7 +14,7 @@ from airflow_provider.table.storage.durability import (
     PUBLISHED_FOLDERS,
     Durability,
 )
-from airflow_provider.table.storage.full_storage import storage_full_errors
+from airflow_provider.table.storage.full_storage import storage_full_errors, temporary_storage_full_errors
 from airflow_provider.table.storage.local_files import FileStatus
 from airflow_provider.table.storage.storage import CLOCK_PREFIX, Storage
 
@@ -30,5 +30,6 @@ __all__ = [
     "copy_file",
     "move_folder",
     "storage_full_errors",
+    "temporary_storage_full_errors",
     "told_of_access",
 ]

@@ -90,7 +90,20 @@ class Answered:
 
 @pytest.fixture(scope="module", params=NAMES)
 def answered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answered:
-    name: str = request.param
+    return _opened(request.param, tmp_path_factory)
+
+
+@pytest.fixture(params=[name for name in NAMES if name.startswith("mor")])
+def answered_with_little_memory(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Answered:
+    found = _opened(request.param, tmp_path_factory)
+    with Path(found.location, ".hoodie", "hoodie.properties").open("a") as properties:
+        properties.write("\nhoodie.memory.merge.max.size=1\n")
+    return found
+
+
+def _opened(name: str, tmp_path_factory: pytest.TempPathFactory) -> Answered:
     location = unpacked(name, tmp_path_factory.mktemp(name))
     return Answered(name, location, json.loads((FIXTURES / f"{name}.json").read_text()))
 
@@ -103,6 +116,13 @@ def unpacked(name: str, location: Path) -> str:
 
 def test_every_question_is_answered_as_by_the_jvm(answered: Answered) -> None:
     wrong = [found for found in _judged(answered) if found is not None]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_log_files_beyond_the_memory_are_answered_as_by_the_jvm(
+    answered_with_little_memory: Answered,
+) -> None:
+    wrong = [found for found in _judged(answered_with_little_memory) if found is not None]
     assert not wrong, "\n".join(wrong)
 
 
