@@ -11,19 +11,22 @@ from tests.unit.power.disk import ForgetfulDisk
 from tests.unit.power.operations import History, create
 
 _LAKE = tempfile.TemporaryDirectory(prefix="power-")
-_made: dict[tuple[str, bool], History] = {}
+_made: dict[tuple[str, bool, str], History] = {}
 
 
-def copied(level: str, is_indexed: bool) -> tuple[History, ForgetfulDisk]:
+def copied(level: str, is_indexed: bool, table_type: str = "copy_on_write") -> tuple[History, ForgetfulDisk]:
     """A table with some past, all of which is on the disk.
 
     :param level: its durability level.
     :param is_indexed: whether it has indexes.
+    :param table_type: its type.
     """
-    if (level, is_indexed) not in _made:
-        location = f"{_LAKE.name}/{level}-{is_indexed}/t"
-        _made[level, is_indexed] = create(location, level, is_indexed=is_indexed)
-    made = _made[level, is_indexed]
+    if (level, is_indexed, table_type) not in _made:
+        location = f"{_LAKE.name}/{level}-{is_indexed}-{table_type}/t"
+        _made[level, is_indexed, table_type] = create(
+            location, level, is_indexed=is_indexed, table_type=table_type
+        )
+    made = _made[level, is_indexed, table_type]
     root = Path(tempfile.mkdtemp(dir=_LAKE.name))
     shutil.copytree(made.location, root / "t")
     history = History(str(root / "t"))

@@ -39,6 +39,9 @@ from airflow_provider.services.compaction import compact
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
+from airflow_provider.services.table_compaction.log_compaction import LogCompactionSettings, compact_logs
+from airflow_provider.services.table_compaction.table_compaction import compact_table
+from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.storage.durability import DURABILITY
@@ -135,6 +138,18 @@ class History:
     def compact(self, random: Random) -> None:
         self.coming = self.rows
         compact(self.table, CompactionSettings(1), lock=self.lock)
+
+    def compact_table(self, random: Random) -> None:
+        self.coming = self.rows
+        if self.table.is_merge_on_read:
+            compact_table(self.table, TableCompactionSettings(delta_commits=1), lock=self.lock)
+            self._committed()
+
+    def compact_logs(self, random: Random) -> None:
+        self.coming = self.rows
+        if self.table.is_merge_on_read:
+            compact_logs(self.table, LogCompactionSettings(blocks=2), lock=self.lock)
+            self._committed()
 
     def savepoint(self, random: Random) -> None:
         self.coming = self.rows
@@ -273,13 +288,15 @@ OPERATIONS: tuple[Callable[[History, Random], None], ...] = (
     History.index,
     History.drop_indexes,
     History.compact,
+    History.compact_table,
+    History.compact_logs,
     History.savepoint,
     History.delete_savepoint,
     History.restore,
 )
 
 
-def create(location: str, durability: str, *, is_indexed: bool) -> History:
+def create(location: str, durability: str, *, is_indexed: bool, table_type: str = "copy_on_write") -> History:
     """A table with some past."""
     HudiTable.create(
         location,
@@ -288,6 +305,7 @@ def create(location: str, durability: str, *, is_indexed: bool) -> History:
         record_key=["id"],
         partition_by=["p"],
         hudi_options={DURABILITY: durability},
+        table_type=table_type,
     )
     history, random = History(location), Random(1)
     for _ in range(3):

@@ -14,6 +14,7 @@ from tests.unit.power.lake import copied
 from tests.unit.power.operations import KEYS, OPERATIONS, History
 from tests.unit.power.processes import Process, rows_after, run
 
+types = st.sampled_from(["copy_on_write", "merge_on_read"])
 some_operations = st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=4)
 rounds = st.lists(
     st.tuples(some_operations, st.integers(0, 500), st.integers(0, 2**32)), min_size=1, max_size=2
@@ -21,13 +22,13 @@ rounds = st.lists(
 
 
 @pytest.mark.parametrize("level", ["commit", "full"])
-@given(rounds=rounds, is_indexed=st.booleans())
-def test_nothing_that_was_reported_is_lost(level, rounds, is_indexed):
-    lose_power(level, rounds, is_indexed)
+@given(rounds=rounds, is_indexed=st.booleans(), table_type=types)
+def test_nothing_that_was_reported_is_lost(level, rounds, is_indexed, table_type):
+    lose_power(level, rounds, is_indexed, table_type)
 
 
-def lose_power(level, rounds, is_indexed):
-    history, disk = copied(level, is_indexed)
+def lose_power(level, rounds, is_indexed, table_type):
+    history, disk = copied(level, is_indexed, table_type)
     for operations, cut_after, seed in rounds:
         random = Random(seed)
         try:
@@ -43,7 +44,14 @@ def lose_power(level, rounds, is_indexed):
 
 
 WRITES = (History.upsert, History.upsert, History.insert_overwrite, History.delete)
-SERVICES = (History.cluster, History.clean, History.archive, History.index, History.compact)
+SERVICES = (
+    History.cluster,
+    History.clean,
+    History.archive,
+    History.index,
+    History.compact,
+    History.compact_table,
+)
 some_writes = st.lists(st.sampled_from(WRITES), min_size=1, max_size=4)
 some_services = st.lists(st.sampled_from(SERVICES), min_size=1, max_size=3)
 
@@ -53,13 +61,16 @@ some_services = st.lists(st.sampled_from(SERVICES), min_size=1, max_size=3)
     cut_after=st.integers(0, 1000),
     seed=st.integers(0, 2**32),
     is_indexed=st.booleans(),
+    table_type=types,
 )
-def test_nor_of_several_processes_that_build_on_each_other(operations, cut_after, seed, is_indexed):
-    lose_power_together(operations, cut_after, seed, is_indexed)
+def test_nor_of_several_processes_that_build_on_each_other(
+    operations, cut_after, seed, is_indexed, table_type
+):
+    lose_power_together(operations, cut_after, seed, is_indexed, table_type)
 
 
-def lose_power_together(operations, cut_after, seed, is_indexed):
-    history, disk = copied("commit", is_indexed)
+def lose_power_together(operations, cut_after, seed, is_indexed, table_type):
+    history, disk = copied("commit", is_indexed, table_type)
     random = Random(seed)
     keys = [[key for key in KEYS if key[0] == "a"], [key for key in KEYS if key[0] != "a"], [], []]
     processes = []

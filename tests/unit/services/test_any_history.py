@@ -9,7 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -31,11 +31,20 @@ from airflow_provider.services.compaction import compact, pending_compactions, s
 from airflow_provider.services.compaction_plan import CompactionSettings
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint, savepoints
+from airflow_provider.services.table_compaction.log_compaction import LogCompactionSettings, compact_logs
+from airflow_provider.services.table_compaction.table_compaction import (
+    compact_table,
+    schedule_table_compaction,
+)
+from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
+from airflow_provider.table.file_groups.view import FileSystemView
 from airflow_provider.table.file_names import base_file_name
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.reading.incremental import increment
+from airflow_provider.table.reading.slices import file_slices
 from tests.ingestion_contract.interleaving import Clustering
 from tests.ingestion_contract.lake import Lake, in_order
+from tests.ingestion_contract.merge_on_read import BUCKETS
 from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "v": pa.int64()})
@@ -75,10 +84,14 @@ class Watcher:
 
 
 class Histories(RuleBasedStateMachine):
+    options: ClassVar[dict[str, Any]] = {}
+    clusters = True
+    has_not: ClassVar[set[MetadataPartition]] = set()
+
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        self.made = Lake(Path(self._folder.name)).create(SCHEMA, partition_by=["p"])
+        self.made = Lake(Path(self._folder.name)).create(SCHEMA, partition_by=["p"], **self.options)
         self.lock = InProcessLockProvider(self.made.location)
         self.rows: Rows = {}
         self.commits: list[Commit] = []
@@ -116,6 +129,7 @@ class Histories(RuleBasedStateMachine):
         self.rows = kept | dict.fromkeys(batch, self.version)
         self._committed()
 
+    @precondition(lambda self: self.clusters)
     @rule(partition=st.sampled_from("ab"))
     def cluster(self, partition: str) -> None:
         clustering = Clustering(self.made.table, f"p={partition}", outputs=1)
@@ -127,7 +141,7 @@ class Histories(RuleBasedStateMachine):
     def a_writer_dies(self, is_late: bool, partition: str) -> None:
         """A writer dies; its last file may come after its rollback, from a task that outlived it."""
         table = self.made.table
-        writer = begin_write(table, operation="UPSERT", lock=self.lock)
+        writer = begin_write(table, operation="UPSERT", action=table.write_action, lock=self.lock)
         path = f"p={partition}/{base_file_name('dead-0', '0-0-0', writer.instant)}"
         writer.plan((), [f"p={partition}"])
         writer.heartbeat.stop()
@@ -142,9 +156,9 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.writer is None)
     @rule()
     def a_writer_begins(self) -> None:
-        self.writer = begin_write(self.made.table, operation="UPSERT", lock=self.lock)
-        files = {base_file.path for base_file in self.writer.view.all_base_files()}
-        watcher = Watcher(files)
+        table = self.made.table
+        self.writer = begin_write(table, operation="UPSERT", action=table.write_action, lock=self.lock)
+        watcher = Watcher(self._files(self.writer.view))
         watcher.ends.callback(self.writer.abort)
         self.watchers.append(watcher)
 
@@ -152,7 +166,7 @@ class Histories(RuleBasedStateMachine):
     def a_reader_begins(self) -> None:
         watcher = Watcher(set())
         watcher.ends.enter_context(reader_lease(self.made.table))
-        watcher.files = {base_file.path for base_file in self.made.table.base_files()}
+        watcher.files = self._files(self.made.table.view())
         self.watchers.append(watcher)
 
     @precondition(lambda self: self.watchers)
@@ -246,7 +260,7 @@ class Histories(RuleBasedStateMachine):
     @rule(names=indexes)
     def schedule_indexes(self, names: set[MetadataPartition]) -> None:
         """Plan indexes; each commit logs to them until they are built."""
-        wanted = names | {MetadataPartition.COLUMN_STATS}
+        wanted = (names | {MetadataPartition.COLUMN_STATS}) - self.has_not
         schedule_index(self.made.table, sorted(wanted), lock=self.lock)
 
     @rule()
@@ -256,7 +270,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(names=indexes)
     def drop_indexes(self, names: set[MetadataPartition]) -> None:
-        drop_index(self.made.table, sorted(names), lock=self.lock)
+        if wanted := names - self.has_not:
+            drop_index(self.made.table, sorted(wanted), lock=self.lock)
 
     @rule()
     def plan_a_compaction(self) -> None:
@@ -276,7 +291,12 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def all_readers_see_the_model(self) -> None:
-        assert self.made.rows() == self.made._theirs() == _listed(self.rows)
+        assert self.made.rows() == _listed(self.rows)
+        if self.hudi_rs_reads_all():
+            assert self.made._theirs() == _listed(self.rows)
+
+    def hudi_rs_reads_all(self, as_of: str | None = None) -> bool:
+        return True
 
     @invariant()
     def nothing_that_is_needed_is_gone(self) -> None:
@@ -289,7 +309,8 @@ class Histories(RuleBasedStateMachine):
             assert found in (None, commit.rows), "a snapshot of the past is whole, or cannot be read"
             if commit.is_saved:
                 assert found == commit.rows
-                assert self.made._theirs(as_of=commit.instant) == _listed(commit.rows)
+                if self.hudi_rs_reads_all(commit.instant):
+                    assert self.made._theirs(as_of=commit.instant) == _listed(commit.rows)
         saved = {commit.instant for commit in self.commits if commit.is_saved}
         assert {each.instant for each in savepoints(self.made.table)} == saved
         if self.checkpoint is not None:
@@ -308,6 +329,13 @@ class Histories(RuleBasedStateMachine):
         rows = [{"id": id_, "p": partition, "v": self.version} for partition, id_ in sorted(batch)]
         self.made.ingest(operation, rows, lock=self.lock)
 
+    @staticmethod
+    def _files(view: FileSystemView) -> set[str]:
+        """Paths of the snapshot's base files and log files."""
+        partitions = view.all_partitions()
+        files = (each for path in partitions for each in (*view.base_files(path), *view.log_files(path)))
+        return {each.path for each in files}
+
     def _committed(self) -> None:
         newest = self.made.table.timeline().commits()[-1]
         self.commits.append(Commit(newest.requested_time, self.rows))
@@ -324,5 +352,48 @@ def _listed(rows: Rows) -> list[dict[str, Any]]:
     return in_order({"id": id_, "p": partition, "v": value} for (partition, id_), value in rows.items())
 
 
+class WithLogFiles(Histories):
+    """The same on a merge-on-read table, with its two compactions."""
+
+    options: ClassVar[dict[str, Any]] = {"table_type": "merge_on_read"}
+
+    @rule(commits=st.integers(1, 2))
+    def compact_table(self, commits: int) -> None:
+        for _ in compact_table(
+            self.made.table, TableCompactionSettings(delta_commits=commits), lock=self.lock
+        ):
+            self._committed()
+
+    @rule()
+    def plan_a_table_compaction(self) -> None:
+        """Plan a compaction, before which other services and writes come."""
+        schedule_table_compaction(self.made.table, TableCompactionSettings(delta_commits=1), lock=self.lock)
+
+    @precondition(lambda self: self.clusters)
+    @rule()
+    def compact_logs(self) -> None:
+        for _ in compact_logs(self.made.table, LogCompactionSettings(blocks=2), lock=self.lock):
+            self._committed()
+
+
+class InBuckets(WithLogFiles):
+    """The same on a non-blocking table, which has neither clusterings nor log compactions."""
+
+    options: ClassVar[dict[str, Any]] = {
+        "table_type": "merge_on_read",
+        "concurrency": "non_blocking",
+        "hudi_options": BUCKETS,
+    }
+    clusters = False
+    has_not: ClassVar[set[MetadataPartition]] = {MetadataPartition.RECORD_INDEX}
+
+    def hudi_rs_reads_all(self, as_of: str | None = None) -> bool:
+        """Of a bucket that has only log files it may miss rows: in an indexed or archived table."""
+        return all(each.base_path for each in file_slices(self.made.table, as_of=as_of))
+
+
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(stateful_step_count=12)
+SHARE = settings(stateful_step_count=12, max_examples=max(1, settings.default.max_examples // 5))
+TestWithLogFiles, TestInBuckets = WithLogFiles.TestCase, InBuckets.TestCase
+TestWithLogFiles.settings = TestInBuckets.settings = SHARE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any, ClassVar
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -23,10 +24,15 @@ from airflow_provider.concurrency import (
 from airflow_provider.exceptions import CheckpointExpiredError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
+from airflow_provider.services.table_compaction.log_compaction import LogCompactionSettings, compact_logs
+from airflow_provider.services.table_compaction.table_compaction import compact_table
+from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.reading.incremental import Increment, increment
+from airflow_provider.table.reading.slices import file_slices
 from airflow_provider.table.timeline.active import TIMELINE_FOLDER
 from airflow_provider.table.timeline.archived_timeline import archived_instants
+from tests.ingestion_contract.merge_on_read import BUCKETS
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.int64())])
 ids = st.sets(st.integers(0, 5), min_size=1, max_size=3)
@@ -35,6 +41,8 @@ cities = st.sampled_from(["la", "sf"])
 
 class Archived(RuleBasedStateMachine):
     """Writes of every kind, dead writers that wake up late, cleaning, and archival in between."""
+
+    options: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,9 +53,11 @@ class Archived(RuleBasedStateMachine):
             schema=SCHEMA,
             record_key=["id"],
             partition_by=["city"],
+            **self.options,
         )
         self.rows: dict[tuple[str, int], int] = {}
         self.commits: dict[str, str] = {}
+        self.rewrites: set[str] = set()
         self.in_flight: list[Writer] = []
         self.count = 0
         self.consumer: Increment | None = None
@@ -94,7 +104,10 @@ class Archived(RuleBasedStateMachine):
     @rule()
     def write_begins(self) -> None:
         writer = begin_write(
-            self.table, operation="INSERT", settings=WriteSettings(heartbeat=HeartbeatSettings(3600.0))
+            self.table,
+            operation="INSERT",
+            action=self.table.write_action,
+            settings=WriteSettings(heartbeat=HeartbeatSettings(3600.0)),
         )
         writer.plan([], ["city=sf"])
         self.in_flight.append(writer)
@@ -141,9 +154,12 @@ class Archived(RuleBasedStateMachine):
 
     @invariant()
     def every_reader_sees_the_rows(self) -> None:
-        batches = HudiTableBuilder.from_base_uri(self.table.location).build().read()
-        theirs = pa.Table.from_batches(batches).to_pylist() if batches else []
-        for rows in (snapshot(self.table).to_table().to_pylist(), theirs):
+        found = [snapshot(self.table).to_table().to_pylist()]
+        if all(each.base_path for each in file_slices(self.table)):
+            # Of a bucket that has only log files hudi-rs misses those whose instants were archived.
+            batches = HudiTableBuilder.from_base_uri(self.table.location).build().read()
+            found.append(pa.Table.from_batches(batches).to_pylist() if batches else [])
+        for rows in found:
             assert sorted((row["city"], row["id"], row["fare"]) for row in rows) == sorted(
                 (*key, value) for key, value in self.rows.items()
             )
@@ -154,7 +170,7 @@ class Archived(RuleBasedStateMachine):
         active = {i.requested_time for i in self.table.timeline().completed()}
         assert len(found) == len(set(found))
         assert not set(found) & active
-        assert set(self.commits.values()) <= set(found) | active
+        assert {*self.commits.values(), *self.rewrites} <= set(found) | active
         pending = {i.requested_time for i in self.table.timeline().pending()}
         assert pending == {writer.instant for writer in self.in_flight}
         assert max(found, default="") < min(active, default="9")
@@ -169,5 +185,35 @@ class Archived(RuleBasedStateMachine):
         assert found.instant == self.commits[key]
 
 
+class WithLogFiles(Archived):
+    """The same on a merge-on-read table, with compactions."""
+
+    options: ClassVar[dict[str, Any]] = {"table_type": "merge_on_read"}
+
+    @rule(commits=st.integers(1, 3))
+    def compacted(self, commits: int) -> None:
+        for each in compact_table(self.table, TableCompactionSettings(delta_commits=commits)):
+            self.rewrites.add(each.instant)
+
+    @precondition(lambda self: not self.table.is_non_blocking)
+    @rule()
+    def logs_are_compacted(self) -> None:
+        for each in compact_logs(self.table, LogCompactionSettings(blocks=2)):
+            self.rewrites.add(each.instant)
+
+
+class InBuckets(WithLogFiles):
+    """The same on a non-blocking table."""
+
+    options: ClassVar[dict[str, Any]] = {
+        "table_type": "merge_on_read",
+        "concurrency": "non_blocking",
+        "hudi_options": BUCKETS,
+    }
+
+
 TestArchived = Archived.TestCase
 TestArchived.settings = settings(stateful_step_count=25)
+SHARE = settings(stateful_step_count=25, max_examples=max(1, settings.default.max_examples // 5))
+TestWithLogFiles, TestInBuckets = WithLogFiles.TestCase, InBuckets.TestCase
+TestWithLogFiles.settings = TestInBuckets.settings = SHARE

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -26,7 +26,11 @@ from airflow_provider.services.cleaning.clean_plan import CleaningPolicy, Retent
 from airflow_provider.services.cleaning.cleaning import clean, schedule_clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, delete_savepoint
+from airflow_provider.services.table_compaction.log_compaction import LogCompactionSettings, compact_logs
+from airflow_provider.services.table_compaction.table_compaction import compact_table
+from airflow_provider.services.table_compaction.table_compaction_plan import TableCompactionSettings
 from airflow_provider.table.file_groups.cleans import cleaned_files
+from airflow_provider.table.reading.slices import file_slices
 from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.archived_timeline import archived_commits
@@ -64,10 +68,13 @@ class Commit:
 
 
 class Past(RuleBasedStateMachine):
+    options: ClassVar[dict[str, Any]] = {}
+    rewriting: ClassVar[tuple[str, ...]] = ("cluster",)
+
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        self.made = Lake(Path(self._folder.name)).create(SCHEMA, partition_by=["p"])
+        self.made = Lake(Path(self._folder.name)).create(SCHEMA, partition_by=["p"], **self.options)
         self.rows: Rows = {}
         self.history: list[Commit] = []
         self.version = 0
@@ -231,10 +238,20 @@ class Past(RuleBasedStateMachine):
         elif what == "archive":
             archive(self.made.table, keep_min=1, keep_max=2, dead_writer_seconds=0.0)
         elif what == "cluster":
-            Clustering(self.made.table, f"p={min(batch)[0]}", outputs=1).commit()
-            self.committed()
+            self.rewrite(min(batch))
         else:
             self.write(what, batch)
+
+    def rewrite(self, key: Key) -> None:
+        """One of the services that write the rows of a partition, or of the table, into other files."""
+        service = self.rewriting[key[1] % len(self.rewriting)]
+        if service == "cluster":
+            Clustering(self.made.table, f"p={key[0]}", outputs=1).commit()
+        elif service == "compact":
+            compact_table(self.made.table, TableCompactionSettings(delta_commits=1))
+        elif service == "compact logs":
+            compact_logs(self.made.table, LogCompactionSettings(blocks=2))
+        self.committed()
 
     def write(self, operation: str, batch: set[Key], **how: Any) -> None:
         self.version += 1
@@ -258,7 +275,8 @@ class Past(RuleBasedStateMachine):
         newest = self.made.table.timeline().commits()[-1]
         if self.history and newest.completion_time == self.history[-1].completed:
             return
-        files = frozenset(each.path for each in self.made.table.base_files())
+        slices = file_slices(self.made.table)
+        files = frozenset(path for each in slices for path in (each.base_path, *each.log_paths) if path)
         commit = Commit(newest.requested_time, newest.completion_time or "", self.rows, files)
         self.history.append(commit)
 
@@ -302,5 +320,15 @@ def _refused(call: Callable[[], object]) -> TableError | None:
     return None
 
 
+class WithLogFiles(Past):
+    """The same on a merge-on-read table, with its two compactions."""
+
+    options: ClassVar[dict[str, Any]] = {"table_type": "merge_on_read"}
+    rewriting: ClassVar[tuple[str, ...]] = ("compact", "compact", "compact logs", "cluster")
+
+
 TestPast = Past.TestCase
 TestPast.settings = settings(stateful_step_count=10)
+SHARE = settings(stateful_step_count=10, max_examples=max(1, settings.default.max_examples // 4))
+TestWithLogFiles = WithLogFiles.TestCase
+TestWithLogFiles.settings = SHARE
