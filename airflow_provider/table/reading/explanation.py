@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
+from airflow_provider.table.reading.log_merge import SliceReader
+from airflow_provider.table.reading.slice_selection import slices_of_query
+from airflow_provider.table.reading.slices import slices_of
 from airflow_provider.table.schema import with_meta_columns
-from airflow_provider.table.skipping import Where, expression, select_files
+from airflow_provider.table.skipping import Step, Where, expression, select_files
 
 
 def explain(table: HudiTable, where: Where | None = None, as_of: str | None = None) -> dict[str, Any]:
@@ -18,22 +22,50 @@ def explain(table: HudiTable, where: Where | None = None, as_of: str | None = No
     :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
     :return: JSON-able: the state of each index in ``indexes`` (``usable``, ``not usable`` for this snapshot,
         ``in flight`` or ``absent``), the ``steps`` that skipped files, the ``files``, ``bytes`` and ``paths``
-        that are left, and the table's totals ``files_in_table`` and ``bytes_in_table``.
+        that are left, and the table's totals ``files_in_table`` and ``bytes_in_table``. For a merge-on-read
+        table the files are base files and log files, and the steps skip file slices.
     :raises InvalidInputError: when ``where`` cannot be evaluated over the table's columns.
     :raises NoSuchInstantError: when no commit had completed at ``as_of``.
-    :raises UnsupportedTableError: for a merge-on-read table.
+    :raises UnsupportedTableError: for a merge-on-read table that merges versions in an unknown way.
     """
-    table.check_mergeable()
     view = table.view(as_of)
-    everything = view.all_base_files()
-    selected = select_files(view, table.config, table.schema, where, files_in_table=len(everything))
+    found = _of_slices(table, view, where) if table.is_merge_on_read else _of_base_files(table, view, where)
     return {
         "where": None if where is None else str(expression(where, with_meta_columns(table.schema))),
         "as_of": as_of,
         "indexes": {str(each): _state(table, view.indexes, each) for each in MetadataPartition},
+        **found,
+    }
+
+
+def _of_base_files(table: HudiTable, view: FileSystemView, where: Where | None) -> dict[str, Any]:
+    everything = view.all_base_files()
+    selected = select_files(view, table.config, table.schema, where, files_in_table=len(everything))
+    return {
         **selected.to_dict(),
         "files_in_table": len(everything),
         "bytes_in_table": sum(each.size for each in everything),
+    }
+
+
+def _of_slices(table: HudiTable, view: FileSystemView, where: Where | None) -> dict[str, Any]:
+    steps: list[Step] = []
+    everything = [path for each in slices_of(table, view, view.all_partitions()) for path in each.paths]
+    slices = slices_of_query(table, view, SliceReader.of(table, view), where, steps)
+    paths = [path for each in slices for path in each.paths]
+    sizes = {
+        status.path: status.size
+        for partition in view.all_partitions()
+        for status in table.storage.list(partition)
+    }
+    return {
+        "listed_by": "folders",
+        "steps": [each.to_dict() for each in steps],
+        "files": len(paths),
+        "bytes": sum(sizes[path] for path in paths),
+        "paths": paths,
+        "files_in_table": len(everything),
+        "bytes_in_table": sum(sizes[path] for path in everything),
     }
 
 

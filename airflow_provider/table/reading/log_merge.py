@@ -247,9 +247,17 @@ class SliceReader:
 
     def _blocks(self, file_slice: FileSlice) -> Iterator[LogBlock]:
         for path in file_slice.log_paths:
-            content = ByteRange.of_file(self.storage, path)
-            if content.size:  # a writer may have died before it wrote a block
-                yield from read_log_blocks(content)
+            yield from self.blocks_of_file(path)
+
+    def blocks_of_file(self, path: str) -> Iterator[LogBlock]:
+        """All blocks of a log file, whether they count or not.
+
+        :param path: the file, relative to the table.
+        :raises CorruptTableError: when the file is damaged.
+        """
+        content = ByteRange.of_file(self.storage, path)
+        if content.size:  # a writer may have died before it wrote a block
+            yield from read_log_blocks(content)
 
     def _versions(self, file_slice: FileSlice, block: LogBlock, columns: list[str]) -> Versions | None:
         if block.block_type in DATA_BLOCKS:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider.table.file_groups import FileSlice, FileSystemView, ValidWriteIds
+from airflow_provider.table.file_groups import FileSlice, ValidWriteIds
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.log_merge import SliceReader
 from airflow_provider.table.reading.row_ids import RowIdMaker
-from airflow_provider.table.reading.slices import slices_of
+from airflow_provider.table.reading.slice_selection import slices_of_query
 from airflow_provider.table.schema import TableSchema, with_meta_columns, without_meta_columns
 from airflow_provider.table.skipping import (
     Selection,
     Where,
     expression,
-    groups_by_key,
     select_files,
-    select_partitions,
-    without_matches,
 )
 from airflow_provider.table.timeline import has_never_changed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.dataset as ds
 
 
@@ -138,29 +134,7 @@ def select_slices(
     """
     view = table.readable_view(as_of, valid_write_ids=valid_write_ids)
     reader = SliceReader.of(table, view)
-    columns = reader.schema.columns
-    if where is not None and (found := _with_keys(table, view, columns, where)) is not None:
-        return reader, found
-    slices = slices_of(table, view, select_partitions(view, table.config, columns, where))
-    if where is None:
-        return reader, slices
-    # The statistics of a base file tell nothing about the rows in the log files of its slice.
-    alone = (view.base_file(each.file_group) for each in slices if not each.log_paths)
-    skipped = without_matches(view, columns, where, filter(None, alone))
-    groups = {each.file_group for each in skipped}
-    return reader, [each for each in slices if each.file_group not in groups]
-
-
-def _with_keys(
-    table: HudiTable, view: FileSystemView, columns: pa.Schema, where: Where
-) -> list[FileSlice] | None:
-    """The file slices with the record keys that a query names; None where no index can tell."""
-    groups = groups_by_key(view, table.config, columns, where)
-    if groups is None:
-        return None
-    slices = slices_of(table, view, sorted({group.partition_path for group in groups}))
-    found = [each for each in slices if each.file_group in groups]
-    return found if len(found) == len(groups) else None  # otherwise the index is not of this snapshot
+    return reader, slices_of_query(table, view, reader, where)
 
 
 def _merged(

@@ -17,6 +17,7 @@ from airflow_provider.table.skipping.predicates import (
 )
 from airflow_provider.table.skipping.selection import (
     Selection,
+    Step,
     groups_by_key,
     select_files,
     select_partitions,
@@ -27,6 +28,7 @@ __all__ = [
     "COMPARISONS",
     "Filter",
     "Selection",
+    "Step",
     "Where",
     "alternatives",
     "expression",

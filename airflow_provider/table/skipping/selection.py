@@ -7,10 +7,8 @@ that was added later, or of a file that was never indexed, skip nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
-from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -18,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import NotATableError, TableServiceError
-from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSystemView
+from airflow_provider.table.file_groups import BaseFile, FileGroupId, FileSlice, FileSystemView
 from airflow_provider.table.keys import partition_paths, partition_values, record_keys
-from airflow_provider.table.metadata_table import ColumnStats, MetadataPartition, ValueType, value_type
+from airflow_provider.table.metadata_table import MetadataPartition
 from airflow_provider.table.properties import MERGE_ON_READ, TableConfig
-from airflow_provider.table.schema import META_COLUMNS, converted, with_meta_columns
+from airflow_provider.table.schema import META_COLUMNS, with_meta_columns
 from airflow_provider.table.skipping.predicates import (
     Filter,
     Where,
@@ -31,6 +29,7 @@ from airflow_provider.table.skipping.predicates import (
     may_match,
     named_columns,
 )
+from airflow_provider.table.skipping.statistics import Cases
 
 _RECORD_KEY = META_COLUMNS[2]
 _MOST_KEYS = 10_000  # more keys of one query are not looked up
@@ -51,13 +50,22 @@ class Step:
     :param considered: number of partitions or files that it was asked about; None when these are all of the
         snapshot, and they have not been counted.
     :param skipped: how many of them need not be opened; None when ``considered`` is None.
-    :param of: ``partitions`` or ``files``.
+    :param of: ``partitions``, ``files`` or ``file slices``.
     """
 
     index: str
     considered: int | None
     skipped: int | None
     of: str = "files"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, JSON-able."""
+        return {
+            "index": self.index,
+            "considered": self.considered,
+            "skipped": self.skipped,
+            "of": self.of,
+        }
 
 
 @dataclass(frozen=True)
@@ -77,10 +85,7 @@ class Selection:
         """All fields, JSON-able."""
         return {
             "listed_by": self.listed_by,
-            "steps": [
-                {"index": s.index, "considered": s.considered, "skipped": s.skipped, "of": s.of}
-                for s in self.steps
-            ],
+            "steps": [each.to_dict() for each in self.steps],
             "files": len(self.base_files),
             "bytes": sum(each.size for each in self.base_files),
             "paths": [each.path for each in self.base_files],
@@ -136,7 +141,11 @@ def select_files(
 
 
 def select_partitions(
-    view: FileSystemView, config: TableConfig, schema: pa.Schema, where: Where | None
+    view: FileSystemView,
+    config: TableConfig,
+    schema: pa.Schema,
+    where: Where | None,
+    steps: list[Step] | None = None,
 ) -> list[str]:
     """The partitions that can have rows of a query, by their paths.
 
@@ -144,30 +153,61 @@ def select_partitions(
     :param config: the table's configuration.
     :param schema: the table's data columns.
     :param where: the query's predicate; None for all rows.
+    :param steps: takes the step that skips some; then the table's partitions are counted.
     :raises InvalidInputError: when the predicate cannot be evaluated over the table's columns.
     """
     schema = with_meta_columns(schema)
     if where is None:
         return view.all_partitions()
-    query, named = expression(where, schema), _named_partitions(where, config, schema)
+    query = expression(where, schema)
+    named = None if steps is not None else _named_partitions(where, config, schema)
     if named is not None:
         return named
-    return _by_partition(view.all_partitions(), config, schema, query, [])
+    return _by_partition(view.all_partitions(), config, schema, query, [] if steps is None else steps)
 
 
 def without_matches(
-    view: FileSystemView, schema: pa.Schema, where: Where, base_files: Iterable[BaseFile]
-) -> list[BaseFile]:
-    """The base files that have no row of a query, by their statistics.
+    view: FileSystemView, schema: pa.Schema, where: Where, slices: Sequence[FileSlice]
+) -> list[tuple[FileSlice, list[str]]]:
+    """The file slices of which no file has a row of a query, by the statistics of the files.
+
+    A merged row is one version of its record, and that version lies whole in one file of the slice. So where
+    no file has a match, the slice has none. A file may also have versions that newer ones replace or delete:
+    they can only keep a slice that could be skipped. All this does not hold where a merged row takes values
+    from several versions, which the caller has to know.
 
     :param view: the snapshot.
     :param schema: the table's data columns.
     :param where: the query's predicate.
-    :param base_files: the files.
+    :param slices: the file slices.
+    :return: these slices, each with its log files of which no statistics are known. The slice can be skipped
+        only if they hold no row, as those that only delete.
     """
-    files, schema = list(base_files), with_meta_columns(schema)
-    kept = set(_by_statistics(view, schema, expression(where, schema), files, []))
-    return [each for each in files if each not in kept]
+    columns = with_meta_columns(schema)
+    query = expression(where, columns)
+    named = named_columns(query, columns.names)
+    if view.indexes is None or not named or not slices:
+        return []
+    paths = [path for each in slices for path in each.paths]
+    stats = view.indexes.column_stats(paths, named)
+    if stats is None:
+        return []
+    logs = {path for each in slices for path in each.log_paths}
+    # Hudi fills its own columns while it appends. Nothing says that the JVM takes their statistics later.
+    in_logs = [each for each in named if each not in META_COLUMNS]
+    of_bases, of_logs = Cases(columns), Cases(columns, of_log_files=True)
+    known = [
+        of_logs.of(stats.get(path, {}), in_logs) if path in logs else of_bases.of(stats.get(path, {}), named)
+        for path in paths
+    ]
+    matching = {path for path, may in zip(paths, may_match(query, columns, known), strict=True) if may}
+    # The JVM writes statistics without a value for a file of which it knows none.
+    unknown = {path for path in logs if not any(each.value_count for each in stats.get(path, {}).values())}
+    return [
+        (each, [path for path in each.log_paths if path in unknown])
+        for each in slices
+        if not unknown.issuperset(each.paths) and matching.isdisjoint({*each.paths} - unknown)
+    ]
 
 
 # --- by partition -------------------------------------------------------------------------------
@@ -320,7 +360,7 @@ def _by_statistics(
     stats = view.indexes.column_stats([each.path for each in base_files], columns)
     if stats is None:
         return base_files
-    cases = _Cases(schema)
+    cases = Cases(schema)
     known = [cases.of(stats.get(each.path, {}), columns) for each in base_files]
     kept = [each for each, may in zip(base_files, may_match(query, schema, known), strict=True) if may]
     steps.append(Step(MetadataPartition.COLUMN_STATS, len(base_files), len(base_files) - len(kept)))
@@ -340,109 +380,9 @@ def _by_partition_statistics(
     stats = view.indexes.partition_stats(partitions, columns)
     if stats is None:
         return partitions
-    cases = _Cases(schema)
+    cases = Cases(schema)
     known = [cases.of(stats.get(each, {}), columns) for each in partitions]
     kept = [each for each, may in zip(partitions, may_match(query, schema, known), strict=True) if may]
     skipped = len(partitions) - len(kept)
     steps.append(Step(MetadataPartition.PARTITION_STATS, len(partitions), skipped, "partitions"))
     return kept
-
-
-class _Cases:
-    """Turns statistics into expressions; one of them is true for each row of a file or partition."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._nulls: dict[str, pc.Expression] = {}
-        self._nans: dict[str, pc.Expression] = {}
-
-    def of(
-        self, stats: Mapping[str, ColumnStats], columns: Iterable[str]
-    ) -> dict[str, Collection[pc.Expression]]:
-        found: dict[str, Collection[pc.Expression]] = {}
-        for column in columns:
-            if column in stats and (cases := self._of_column(column, stats[column])):
-                found[column] = cases
-        return found
-
-    def _of_column(self, column: str, stats: ColumnStats) -> list[pc.Expression] | None:
-        kind = self._schema.field(column).type
-        cases = [self._nulls.setdefault(column, pc.field(column).is_null())] if stats.null_count else []
-        if stats.null_count >= stats.value_count:
-            return cases or None
-        ends = _bounds(stats, kind)
-        if ends is None:
-            return None
-        field = pc.field(column)
-        low, high = ends
-        # Minus zero equals zero, but a list with only one of them does not contain the other.
-        is_one = low == high and not (pa.types.is_floating(kind) and low.as_py() == 0)
-        # Only a single value shows which values do not occur.
-        cases.append(field == low if is_one else (field >= low) & (field <= high))
-        if pa.types.is_floating(kind):  # Parquet's statistics leave out NaN
-            cases.append(self._nans.setdefault(column, field == pa.scalar(float("nan"), kind)))
-        return cases
-
-
-_FAMILIES: Sequence[frozenset[ValueType]] = (
-    frozenset({ValueType.INT, ValueType.LONG, ValueType.FLOAT, ValueType.DOUBLE}),
-    frozenset({ValueType.TIMESTAMP_MILLIS, ValueType.TIMESTAMP_MICROS, ValueType.TIMESTAMP_NANOS}),
-    frozenset(
-        {
-            ValueType.LOCAL_TIMESTAMP_MILLIS,
-            ValueType.LOCAL_TIMESTAMP_MICROS,
-            ValueType.LOCAL_TIMESTAMP_NANOS,
-        }
-    ),
-    frozenset({ValueType.BYTES, ValueType.FIXED}),
-)
-"""Type changes of a column that keep the order of values."""
-
-
-def _bounds(stats: ColumnStats, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar] | None:
-    """Smallest and largest value in the column's present type; None when they are unknown."""
-    now, then = value_type(kind), stats.value_type
-    if stats.min_value is None or stats.max_value is None or now is None or then is None:
-        return None
-    if now != then and not any(now in family and then in family for family in _FAMILIES):
-        return None
-    try:
-        low, high = (
-            _scalar(each.value, then, stats.type_info) for each in (stats.min_value, stats.max_value)
-        )
-        # A reader widens the rows of a file with a narrower column in the same way.
-        found = converted(pa.array([low, high]), kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError, ValueError, TypeError):
-        return None
-    return found[0], found[1]
-
-
-_UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
-_PLAIN: Mapping[ValueType, pa.DataType] = {
-    ValueType.BOOLEAN: pa.bool_(),
-    ValueType.INT: pa.int32(),
-    ValueType.LONG: pa.int64(),
-    ValueType.FLOAT: pa.float32(),
-    ValueType.DOUBLE: pa.float64(),
-    ValueType.STRING: pa.string(),
-    ValueType.BYTES: pa.binary(),
-    ValueType.FIXED: pa.binary(),
-}
-
-
-def _scalar(value: Any, kind: ValueType, type_info: str | None) -> pa.Scalar:
-    if kind in _PLAIN:
-        return pa.scalar(value, _PLAIN[kind])
-    if kind is ValueType.DECIMAL:
-        precision, scale = map(int, (type_info or "").split(","))
-        unscaled = int.from_bytes(value, "big", signed=True)
-        return pa.scalar(Decimal(unscaled).scaleb(-scale), pa.decimal256(precision, scale))
-    if kind is ValueType.DATE:
-        return pa.scalar(date(1970, 1, 1) + timedelta(value), pa.date32())
-    if kind is ValueType.TIME_MILLIS:
-        return pa.array([value], pa.int32()).cast(pa.time32("ms"))[0]
-    if kind is ValueType.TIME_MICROS:
-        return pa.array([value], pa.int64()).cast(pa.time64("us"))[0]
-    unit = _UNITS[kind.name.rpartition("_")[2]]
-    zone = None if kind.name.startswith("LOCAL") else "UTC"
-    return pa.array([value], pa.int64()).cast(pa.timestamp(unit, zone))[0]
