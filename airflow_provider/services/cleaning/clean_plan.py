@@ -19,10 +19,10 @@ from typing import Any
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.heartbeats import observe
-from airflow_provider.concurrency.readers import READERS_FOLDER, registered_consumers
+from airflow_provider.concurrency.readers import registered_consumers
 from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.services.cleaning.retention import CleaningPolicy, Retention
-from airflow_provider.services.orphans import DeadInstant, End, Found
+from airflow_provider.services.orphans import DeadInstant, End, Found, bases_in_use
 from airflow_provider.table.file_groups import ORPHANED_INSTANTS, FileGroupId, FileSystemView
 from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.storage import FileStatus, Storage
@@ -233,9 +233,8 @@ class _Planner:
         self._starts = view.timeline.starts
         consumers = registered_consumers(storage)
         self._expired = tuple(consumer.name for consumer in consumers if consumer.is_expired)
-        self._since = dict(self._writers())
-        self._leases = dict(self._readers())
-        self._since |= self._leases
+        self._in_use = {**self._pending(), **bases_in_use(storage)}
+        self._since = {**self._in_use}
         self._since |= {f"consumer {c.name}": c.checkpoint for c in consumers if not c.is_expired}
         self._saved = dict(self._savepoints())
         self._bound = self._last_moment()
@@ -278,24 +277,13 @@ class _Planner:
 
     # --- who needs what -------------------------------------------------------------------
 
-    def _writers(self) -> Iterator[tuple[str, str]]:
+    def _pending(self) -> Mapping[str, str]:
         heartbeats = observe(self._storage)
-        for instant, heartbeat in sorted(heartbeats.items()):
-            # An expired writer also needs its files: until it is rolled back, it may wake up.
-            named = f"writer {instant} by {heartbeat.info.owner}"
-            yield named, self._moment(heartbeat.info.base)
-        for pending in self._view.timeline.pending():
-            if pending.action in WRITE_ACTIONS and pending.requested_time not in heartbeats:
-                yield f"writer {pending.requested_time} without a heartbeat", pending.requested_time
-
-    def _readers(self) -> Iterator[tuple[str, str]]:
-        for name, lease in sorted(observe(self._storage, READERS_FOLDER).items()):
-            if lease.alive:
-                yield f"reader {name} by {lease.info.owner}", self._moment(lease.info.base)
-
-    def _moment(self, sequence: int) -> str:
-        entry = self._log.read(sequence)
-        return entry.completion_time if entry else ""
+        return {
+            f"writer {pending.requested_time} without a heartbeat": pending.requested_time
+            for pending in self._view.timeline.pending()
+            if pending.action in WRITE_ACTIONS and pending.requested_time not in heartbeats
+        }
 
     def _savepoints(self) -> Iterator[tuple[str, frozenset[str]]]:
         for savepoint in self._view.timeline.savepoints():
@@ -441,7 +429,7 @@ class _Planner:
         if not dead.is_over(self._retention.reverted_after, self._now, self._zone):
             return "readers, until the revert has been over for long enough"
         if dead.end is End.REVERTED:
-            return next((name for name, since in self._leases.items() if since < dead.at), None)
+            return next((name for name, since in self._in_use.items() if since < dead.at), None)
         return None
 
     def _leftovers(

@@ -9,6 +9,7 @@ from airflow_provider.services.orphans.orphans import (
     DAY,
     DeadInstant,
     End,
+    bases_in_use,
     dead_on_timeline,
     delete_reverted_files,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "End",
     "FilesLeft",
     "Found",
+    "bases_in_use",
     "dead_on_timeline",
     "delete_reverted_files",
     "there_and_gone",

@@ -15,7 +15,9 @@ from enum import StrEnum
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit import files_in
+from airflow_provider.concurrency.heartbeats import observe
 from airflow_provider.concurrency.log import LogEntry, Restore, Revert, Rollback
+from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.files import MARKS_OF_A_PARTITION, parse_data_file_name
 from airflow_provider.table.hudi_table import HudiTable
@@ -58,6 +60,26 @@ class DeadInstant:
         if self.end is not End.REVERTED:
             return True
         return age(self.at, now, zone) >= seconds
+
+
+def bases_in_use(storage: Storage) -> dict[str, str]:
+    """The moments whose files must stay, because a writer or a reader with a lease is based on them.
+
+    :param storage: the table's storage.
+    :return: the completion time of each one's base, by its name for people; empty for an empty log.
+    """
+    commit_log = CommitLog(storage)
+    # An expired writer also needs its files: until it is rolled back, it may wake up.
+    bases = {
+        f"writer {each.instant} by {each.info.owner}": each.info.base for each in observe(storage).values()
+    }
+    bases |= {
+        f"reader {name} by {lease.info.owner}": lease.info.base
+        for name, lease in observe(storage, READERS_FOLDER).items()
+        if lease.alive
+    }
+    entries = {name: commit_log.read(base) for name, base in sorted(bases.items())}
+    return {name: entry.completion_time if entry else "" for name, entry in entries.items()}
 
 
 def data_files(storage: Storage) -> list[FileStatus]:
@@ -133,7 +155,8 @@ def delete_reverted_files(
 ) -> list[str]:
     """Delete the data files of reverted rewrites once no reader can use them any more.
 
-    A clean does the same, with all other orphans; this is for a table that is never cleaned.
+    A clean does the same, with all other orphans; this is for a table that is never cleaned. The files stay
+    while a writer, or a reader with a lease, is based on a moment before the revert.
 
     :param table: the table.
     :param after_seconds: seconds after the revert. It must be longer than any query runs.
@@ -144,10 +167,13 @@ def delete_reverted_files(
     table.check_writable()
     storage = table.storage
     now, zone, deleted = storage.clock(anew=True), timeline_zone(storage), []
+    in_use = bases_in_use(storage).values()
     for entry in CommitLog(storage).backwards():
         if not isinstance(entry, Revert):
             continue
         if not DeadInstant(End.REVERTED, entry.completion_time).is_over(after_seconds, now, zone):
+            continue
+        if any(base < entry.completion_time for base in in_use):
             continue
         partitions = {group.partition_path for group in entry.written}
         for path in files_in(storage, partitions, entry.rolls_back):

@@ -11,7 +11,14 @@ from airflow_provider.concurrency.log.log_entry import Revert
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.instant import Action, Instant, State
 from tests.sweep import share_of
-from tests.unit.concurrency.simulation.actors import FAIL, REBASE, REVERT, add_clusterer, add_writer
+from tests.unit.concurrency.simulation.actors import (
+    FAIL,
+    REBASE,
+    REVERT,
+    add_cleaner,
+    add_clusterer,
+    add_writer,
+)
 from tests.unit.concurrency.simulation.invariants import check
 from tests.unit.concurrency.simulation.reading_actors import add_leased_reader, add_reader
 from tests.unit.concurrency.simulation.rows import PARTITION, read_snapshot
@@ -99,6 +106,28 @@ def test_a_completed_clustering_is_reverted_by_an_upsert_that_asks_for_it() -> N
     check(simulation)
     assert any(isinstance(entry, Revert) for entry in CommitLog(simulation.table().storage).after(0))
     assert {base.file_id[:5] for base in simulation.table().view().base_files(PARTITION)} == {"first"}
+
+
+def test_a_clean_keeps_what_a_reverted_clustering_has_written_for_a_writer_that_is_based_on_it() -> None:
+    simulation = table_with("a", "b")
+    add_writer(simulation, "reverts", "a", policy=REVERT)
+    reverts = simulation.actors[-1]
+    simulation.go_on_to(reverts, ".inflight")
+    add_clusterer(simulation, "clusterer")
+    simulation.go_on(simulation.actors[-1])
+    add_writer(simulation, "upserts", "a")
+    upserts = simulation.actors[-1]
+    simulation.go_on_to(upserts, f"list {PARTITION}")  # it knows the timeline, but not yet the files
+    while not any(isinstance(entry, Revert) for entry in simulation.entries()):
+        simulation.step(reverts)
+    for add, name in ((add_writer, "publishes"), (add_cleaner, "sweeps")):
+        add(simulation, name, *(("b",) if add is add_writer else ()))
+        simulation.go_on(simulation.actors[-1])
+    simulation.go_on(upserts)
+    simulation.run([])
+    check(simulation)
+    # Without the file it found no row with the key, and put one into a second file group.
+    assert "upserts" not in simulation.committed()
 
 
 def test_who_helps_a_plan_and_wakes_up_when_it_is_carried_out() -> None:
