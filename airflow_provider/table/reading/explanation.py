@@ -8,8 +8,7 @@ from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
 from airflow_provider.table.reading.log_merge import SliceReader
-from airflow_provider.table.reading.slice_selection import slices_of_query
-from airflow_provider.table.reading.slices import slices_of
+from airflow_provider.table.reading.slices import slices_of, slices_of_query
 from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.skipping import Step, Where, expression, select_files
 

@@ -8,7 +8,7 @@ from airflow_provider.table.file_groups import FileSlice, ValidWriteIds
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.log_merge import SliceReader
 from airflow_provider.table.reading.row_ids import RowIdMaker
-from airflow_provider.table.reading.slice_selection import slices_of_query
+from airflow_provider.table.reading.slices import slices_of_query
 from airflow_provider.table.schema import TableSchema, with_meta_columns, without_meta_columns
 from airflow_provider.table.skipping import (
     Selection,
