@@ -16,10 +16,11 @@ import argparse
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,7 @@ from dags_examples.demo.flights import read_flights
 
 YEARS = range(2013, 2019)
 UPDATES, NEW = 180_000, 20_000
+BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 1}
 WARM_UP = 2  # rounds that a JVM needs before its code is compiled
 
 
@@ -88,10 +90,17 @@ def timed(run: Callable[[], object], prepare: Callable[[], object]) -> tuple[flo
 class Ours:
     """This package, in a Spark session."""
 
-    def __init__(self, spark: SparkSession, workload: Workload, table_type: str = "copy_on_write") -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        workload: Workload,
+        table_type: str = "copy_on_write",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self._spark, self._workload, self._table_type = spark, workload, table_type
-        self.location = workload.folder / table_type
-        self._loaded = workload.folder / f"{table_type}-loaded"
+        self._options = dict(options or {})
+        name = f"{table_type}-{len(self._options)}"
+        self.location, self._loaded = workload.folder / name, workload.folder / f"{name}-loaded"
 
     def create(self) -> None:
         shutil.rmtree(self.location, ignore_errors=True)
@@ -102,6 +111,7 @@ class Ours:
             record_key=["flight_id"],
             partition_by=["year"],
             table_type=self._table_type,
+            hudi_options=self._options,
         )
 
     def bulk_insert(self) -> None:
@@ -172,7 +182,8 @@ def main() -> None:
         frame = spark.read.parquet(str(workload.folder / "source"))
         parquet = workload.folder / "parquet"
         ours, theirs = Ours(spark, workload), DeltaRs(workload)
-        merge_on_read = Ours(spark, workload, "merge_on_read")
+        by_look_up = Ours(spark, workload, "merge_on_read")
+        in_buckets = Ours(spark, workload, "merge_on_read", BUCKETS)
 
         def spark_write() -> None:
             frame.write.partitionBy("year").parquet(str(parquet))
@@ -190,13 +201,18 @@ def main() -> None:
                 ("delta-rs", theirs.merge, theirs.restore),
             ),
             "upsert on Spark, 200 k rows into 2 M, merge-on-read": (
-                ("ours", merge_on_read.upsert, merge_on_read.restore),
+                ("ours", by_look_up.upsert, by_look_up.restore),
+                ("delta-rs", theirs.merge, theirs.restore),
+            ),
+            "upsert on Spark, 200 k rows into 2 M, merge-on-read, bucket index": (
+                ("ours", in_buckets.upsert, in_buckets.restore),
                 ("delta-rs", theirs.merge, theirs.restore),
             ),
         }
-        merge_on_read.create()
-        merge_on_read.bulk_insert()
-        merge_on_read.keep()
+        for table in (by_look_up, in_buckets):
+            table.create()
+            table.bulk_insert()
+            table.keep()
         with Report("ingestion", f"{runs} rounds") as report:
             for name, sides in works.items():
                 turns = {who: partial(timed, run, prepare) for who, run, prepare in sides}
@@ -204,7 +220,8 @@ def main() -> None:
                 if not ours.is_kept:
                     ours.keep()
         check(ours, theirs)
-        check(merge_on_read, theirs)
+        check(by_look_up, theirs)
+        check(in_buckets, theirs)
 
 
 if __name__ == "__main__":
