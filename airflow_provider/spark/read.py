@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -120,7 +121,7 @@ def read_incremental(
 
 
 def _condition(where: Sequence[Filter] | Sequence[Sequence[Filter]], columns: pa.Schema) -> Column:
-    """Filters as Spark's condition, with pyarrow's meaning: NaN compares with nothing."""
+    """Filters as Spark's condition, with pyarrow's meaning: NaN is neither equal to anything nor above it."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     groups = alternatives(where)
@@ -138,12 +139,15 @@ def _condition(where: Sequence[Filter] | Sequence[Sequence[Filter]], columns: pa
             return column.isNull() if operator == "is null" else column.isNotNull()
         if operator in ("in", "not in"):
             is_in = column.isin([literal(one, kind).as_py() for one in value])
-            found = is_in if operator == "in" else ~is_in
-        else:
-            found = COMPARISONS[operator](column, F.lit(literal(value, kind).as_py()))
-        if pa.types.is_floating(kind) and operator not in ("!=", "not in"):
-            found = found & ~F.isnan(column)
-        return found
+            return is_in if operator == "in" else ~is_in
+        with_ = literal(value, kind).as_py()
+        found: Column = COMPARISONS[operator](column, F.lit(with_))
+        if not pa.types.is_floating(kind):
+            return found
+        # In Spark NaN equals NaN, and is above every number.
+        if isinstance(with_, float) and math.isnan(with_):
+            return column.isNotNull() if operator == "!=" else F.lit(False)
+        return found if operator == "!=" else found & ~F.isnan(column)
 
     return reduce(or_, (reduce(and_, map(condition, group)) for group in groups))
 

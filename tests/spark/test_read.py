@@ -15,6 +15,7 @@ from airflow_provider.metastore import ValidWriteIdList
 from airflow_provider.spark import read_incremental, read_snapshot
 from airflow_provider.table import HudiTable, snapshot
 from tests.spark.lake import SparkLake
+from tests.unit.table.skipping.test_nan import FILTERS, with_nan
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "real_hudi"
 SCHEMA = pa.schema({"id": pa.int64(), "text": pa.string()})
@@ -75,3 +76,13 @@ def test_a_merge_on_read_table_by_the_real_hudi_reads_as_without_spark(
     start = first.completion_time if table.config.layout == 2 else first.requested_time
     rows, window = read_incremental(spark, table, start)
     assert rows.orderBy("id").toArrow().to_pylist() == window.scanner().to_table().sort_by("id").to_pylist()
+
+
+def test_nan_differs_from_every_value_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """In Spark itself NaN equals NaN, and is above every number."""
+    table = with_nan(str(tmp_path / "t"))
+    found = {
+        str(where): {row["id"] for row in read_snapshot(spark, table, where=[where]).collect()}
+        for where, _ in FILTERS
+    }
+    assert found == {str(where): ids for where, ids in FILTERS}
