@@ -355,6 +355,7 @@ class Clustering:
     def _write(self, group: ClusteringGroup) -> None:
         try:
             self.writer.check(group.file_groups)
+            self._check_slices(group)
         except WriteConflictError as error:
             if not self._may_leave_out:
                 raise
@@ -369,6 +370,34 @@ class Clustering:
         self._written[group] = self.write_group(tasks)
         self._end(group, "done")
 
+    def _check_slices(self, group: ClusteringGroup) -> None:
+        """Make sure that the plan names the slices that were the newest when it was put.
+
+        If the planner lost the lock between its look at the table and its entry, another Hudi writer may have
+        committed to a file group in between. Such a commit is older than the plan, so it is no conflict.
+
+        :param group: a clustering group.
+        :raises WriteConflictError: when a file group has another newest slice.
+        """
+        if not self._is_shared:
+            return
+        view, partition = self.writer.view, group.partition_path
+        files = (*view.base_files(partition), *view.log_files(partition))
+        newest = {each.path for each in files if FileGroupId(partition, each.file_id) in group.file_groups}
+        planned = {path for each in group.slices for path in (each.base_path, *each.log_paths) if path}
+        if newest != planned:
+            raise WriteConflictError(
+                f"table {self.table.location}: clustering plan {self.writer.instant} names "
+                f"{sorted(planned)}, but when it was put, {sorted(newest)} were the newest files "
+                "there: another Hudi writer has committed meanwhile; plan again",
+                instant=self.writer.instant,
+            )
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        """Whether other Hudi writers write to the table."""
+        return self.writer.lock.excludes_hudi or has_other_writers(self.table.storage)
+
     @cached_property
     def _may_leave_out(self) -> bool:
         """Whether the clustering can commit without some of its groups.
@@ -376,8 +405,7 @@ class Clustering:
         Other Hudi writers append to a bucket that is split or merged, and also to the new buckets. If such a
         group were left out, readers would see only one of the two log files.
         """
-        shared = self.writer.lock.excludes_hudi or has_other_writers(self.table.storage)
-        return not (shared and self.plan.resizes)
+        return not (self._is_shared and self.plan.resizes)
 
     @cached_property
     def _schema(self) -> TableSchema:

@@ -22,12 +22,13 @@ from hypothesis.stateful import (
 )
 
 from airflow_provider.concurrency import HeartbeatSettings
+from airflow_provider.concurrency.conflicts.foreign_writers import clustered
 from airflow_provider.concurrency.heartbeats.heartbeat import heartbeat_path
 from airflow_provider.concurrency.log.log_entry import Commit
 from airflow_provider.indexing.run import IndexRunSettings, run_index
 from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.services.archival import archived_content, take_off
-from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
+from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView
 from airflow_provider.table.files.markers import delete_markers, marked_files
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
@@ -36,7 +37,7 @@ from airflow_provider.table.timeline.archive_files import append_history
 from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Action, Instant, State, after, now
 from airflow_provider.table.timeline.metadata import CommitMetadata, encode, encode_commit_metadata
 from tests.unit.concurrency.other_hudi_writers.their_metadata_table import TheirMetadataTable
-from tests.unit.concurrency.simulation.actors import FAIL, REBASE, add_writer
+from tests.unit.concurrency.simulation.actors import FAIL, REBASE, add_clusterer, add_writer
 from tests.unit.concurrency.simulation.rows import PARTITION, Row, read_rows, read_snapshot, write_rows
 from tests.unit.concurrency.simulation.scheduler import NoLock, Simulation
 from tests.unit.concurrency.simulation.test_any_interleaving import PLACES
@@ -196,8 +197,10 @@ class AnotherEngine:
         archived = known - {each.requested_time for each in timeline.completed()}
         return bool(archived & {write.instant})
 
-    def _closed(self) -> set[tuple[str, str]]:
-        return {each.file_group for inputs in self.planned.values() for each in inputs}
+    def _closed(self) -> set[FileGroupId]:
+        """The file groups of pending clusterings of both engines (``SparkRejectUpdateStrategy``)."""
+        timeline = Timeline.load(self._storage)
+        return set().union(*(clustered(timeline, each) for each in timeline.pending()))
 
     def _roll_dead_writers_back(self) -> None:
         own = {write.instant for write in self.begun}
@@ -420,3 +423,17 @@ def test_what_is_merged_again_after_the_lock_was_lost_is_logged_anew() -> None:
     assert_indexes_equal_a_rebuild(table, [MetadataPartition.FILES])
     shown = read_snapshot(table.storage, table.view())
     assert shown == {key: ["first", "fast", "slow"] for key in KEYS}
+
+
+def test_a_commit_while_a_planner_has_lost_the_lock_is_not_clustered_away() -> None:
+    """The plan names the slice before that commit, although the commit completes before the plan."""
+    simulation = _written(has_metadata_table=False).copy()
+    other = AnotherEngine(simulation)
+    add_clusterer(simulation, "clusterer", lock=SharedLock())
+    simulation.go_on_to(simulation.actors[-1], "list .hoodie/.transactions")
+    other.begin("other", frozenset("a"))
+    other.commit(other.begun[-1])
+    simulation.run([])
+    assert other.done == [("other", frozenset("a"))]
+    storage = simulation.table().storage
+    assert read_snapshot(storage, simulation.table().view())["a"] == ["first-a", "other"]

@@ -298,13 +298,13 @@ def _appended(table: HudiTable, writer: Writer, name: str, keys: Iterable[str]) 
     ]
 
 
-def add_clusterer(simulation: Simulation, name: str) -> None:
+def add_clusterer(simulation: Simulation, name: str, *, lock: NoLock | None = None) -> None:
     """Plans to pack file groups, two at a time, and executes the plan."""
 
     def work(table: HudiTable, actor: Actor) -> None:
-        instant = schedule_clustering(table, PACK_IN_PAIRS, lock=NoLock())
+        instant = schedule_clustering(table, PACK_IN_PAIRS, lock=lock or NoLock())
         if instant is not None:
-            _cluster(table, name, instant)
+            _cluster(table, name, instant, lock or NoLock())
 
     simulation.add(name, work)
 
@@ -314,12 +314,12 @@ def add_executor(simulation: Simulation, name: str) -> None:
 
     def work(table: HudiTable, actor: Actor) -> None:
         for instant in pending_clusterings(table):
-            _cluster(table, name, instant)
+            _cluster(table, name, instant, NoLock())
 
     simulation.add(name, work)
 
 
-def _cluster(table: HudiTable, name: str, instant: str) -> None:
+def _cluster(table: HudiTable, name: str, instant: str, lock: NoLock) -> None:
     def write_group(tasks: Sequence[ClusteringTask]) -> list[WriteStat]:
         (task,) = tasks
         inputs = (merged(task.storage, each.base_path, each.log_paths) for each in task.group.slices)
@@ -328,7 +328,7 @@ def _cluster(table: HudiTable, name: str, instant: str) -> None:
 
     job = ClusteringJob(table.location, instant, heartbeat=HeartbeatSettings(3600.0))
     with suppress(NoSuchInstantError):  # carried out, or rolled back, by somebody else
-        run_clustering(job, table, write_group, lock=NoLock())
+        run_clustering(job, table, write_group, lock=lock)
 
 
 def add_table_compactor(simulation: Simulation, name: str) -> None:
