@@ -64,11 +64,6 @@ class Begun:
     files: dict[BaseFile, dict[str, Row]]
     keys: frozenset[str]
 
-    @property
-    def new_keys(self) -> frozenset[str]:
-        """The keys that its base lacks: they go into a file group of their own."""
-        return self.keys.difference(*self.files.values())
-
 
 class AnotherEngine:
     """Works like JVM Hudi under optimistic concurrency control, and puts no entry."""
@@ -134,9 +129,6 @@ class AnotherEngine:
                 for key, row in rows.items()
             }
             stats.append(write_rows(self._storage, base.file_id, write.instant, merged, base=base))
-        if write.new_keys:
-            rows = {key: Row(write.instant, (write.name,)) for key in write.new_keys}
-            stats.append(write_rows(self._storage, f"{write.name}-0", write.instant, rows, inserts=len(rows)))
         self._complete(write.instant, Action.COMMIT, CommitMetadata("UPSERT", tuple(stats)))
         self.done.append((write.name, write.keys))
 
@@ -331,14 +323,6 @@ class BesideAnotherEngine(RuleBasedStateMachine):
             return
         self._count += 1
         self.other.begin(f"other{self._count}", frozenset(keys))
-
-    @rule(keys=st.sets(st.sampled_from(["a", "new", "newer"]), min_size=1))
-    def other_inserts(self, keys: set[str]) -> None:
-        """In one step, because the other engine does not look for keys that were added since its base."""
-        if not self.other.sees_what_is_undone():
-            self._count += 1
-            self.other.begin(f"other{self._count}", frozenset(keys))
-            self.other.commit(self.other.begun[-1])
 
     @rule(number=st.integers(0, 5))
     def other_commits(self, number: int) -> None:
