@@ -12,6 +12,7 @@ from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.jobs import PlanJob
 from airflow_provider.operators._base import (
     NO_TRANSACTION,
+    PlanService,
     RunPlanOperator,
     TableOperator,
     TaskOperation,
@@ -169,6 +170,53 @@ class ScheduleClusteringOperator(_PlansClustering):
         }
 
 
+def _told(summary: Mapping[str, Any]) -> str:
+    return (
+        "clustering {instant} completed at {completion_time}: {groups_done} of {groups_planned} groups, "
+        "{files_replaced} file groups became {files_written}, {rows:,} rows, {bytes_written:,} bytes"
+    ).format_map(summary)
+
+
+_SERVICE = PlanService(
+    parts="clustering groups",
+    result_keys=(
+        "instant",
+        "completion_time",
+        "action",
+        "operation",
+        "groups_planned",
+        "groups_done",
+        "groups_left_out",
+        "files_replaced",
+        "files_written",
+        "rows",
+    ),
+    sizes=lambda table, instant: [group.size for group in pending_plan(table, instant).groups],
+    idle_plans=lambda table: pending_clusterings(table, idle=True),
+    earlier=earlier_clustering,
+    summary=lambda job, table, instant: result_of(job, table, instant, already_committed=True),
+    told=_told,
+)
+
+
+def _job(
+    operator: RunPlanOperator,
+    parallel_groups: int | None,
+    location: str,
+    options: EffectiveOptions,
+    common: Mapping[str, Any],
+) -> ClusteringJob:
+    """The job of an operator; ``common`` are the fields of any job."""
+    arguments = options.arguments(
+        Topic.HEARTBEAT,
+        Topic.CLUSTERING,
+        heartbeat_interval=operator.heartbeat_interval,
+        tolerable_misses=operator.tolerable_misses,
+        parallel_groups=count(parallel_groups, "parallel_groups"),
+    )
+    return ClusteringJob.of(location, **common, **arguments)
+
+
 class RunClusteringOperator(RunPlanOperator):
     """Executes a clustering plan, as a Spark job.
 
@@ -193,56 +241,17 @@ class RunClusteringOperator(RunPlanOperator):
     """
 
     ui_color = "#dcefd8"
-    parts_of_plan = "clustering groups"
-    result_keys = (
-        "instant",
-        "completion_time",
-        "action",
-        "operation",
-        "groups_planned",
-        "groups_done",
-        "groups_left_out",
-        "files_replaced",
-        "files_written",
-        "rows",
-    )
+    service = _SERVICE
 
     def __init__(self, *, parallel_groups: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.parallel_groups = parallel_groups
 
     def _job(self, location: str, options: EffectiveOptions, **common: Any) -> PlanJob:
-        arguments = options.arguments(
-            Topic.HEARTBEAT,
-            Topic.CLUSTERING,
-            heartbeat_interval=self.heartbeat_interval,
-            tolerable_misses=self.tolerable_misses,
-            parallel_groups=count(self.parallel_groups, "parallel_groups"),
-        )
-        return ClusteringJob.of(location, **common, **arguments)
-
-    def _sizes(self, table: HudiTable, instant: str) -> Sequence[int]:
-        return [group.size for group in pending_plan(table, instant).groups]
-
-    def _idle_plans(self, table: HudiTable) -> Sequence[str]:
-        return pending_clusterings(table, idle=True)
-
-    def _earlier(self, job: PlanJob, table: HudiTable) -> dict[str, Any] | None:
-        return earlier_clustering(job, table)
-
-    def _summary(self, job: PlanJob, table: HudiTable, instant: str) -> dict[str, Any]:
-        return result_of(job, table, instant, already_committed=True)
-
-    def _tell(self, summary: Mapping[str, Any]) -> None:
-        self.log.info(
-            "clustering %s completed at %s: %d of %d groups, %d file groups became %d, %s rows, %s bytes",
-            *(summary[key] for key in ("instant", "completion_time", "groups_done", "groups_planned")),
-            *(summary[key] for key in ("files_replaced", "files_written")),
-            *(f"{summary[key]:,}" for key in ("rows", "bytes_written")),
-        )
+        return _job(self, self.parallel_groups, location, options, common)
 
 
-class ClusteringOperator(_PlansClustering, RunClusteringOperator):
+class ClusteringOperator(_PlansClustering, RunPlanOperator):
     """Plans a clustering and executes it.
 
     ::
@@ -258,8 +267,17 @@ class ClusteringOperator(_PlansClustering, RunClusteringOperator):
     """
 
     template_fields: Sequence[str] = tuple(
-        dict.fromkeys((*_PlansClustering.template_fields, *RunClusteringOperator.template_fields))
+        dict.fromkeys((*_PlansClustering.template_fields, *RunPlanOperator.template_fields))
     )
+    ui_color = "#dcefd8"
+    service = _SERVICE
+
+    def __init__(self, *, parallel_groups: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.parallel_groups = parallel_groups
+
+    def _job(self, location: str, options: EffectiveOptions, **common: Any) -> PlanJob:
+        return _job(self, self.parallel_groups, location, options, common)
 
     def _plan(self, table: HudiTable, operation: TaskOperation) -> str | None:
         return super()._plan(table, operation) or self._schedule(table, operation)

@@ -12,6 +12,7 @@ from airflow_provider.hooks.task_errors import fail_unless_retryable
 from airflow_provider.jobs import PlanJob
 from airflow_provider.operators._base import (
     NO_TRANSACTION,
+    PlanService,
     RunPlanOperator,
     TableOperator,
     TaskOperation,
@@ -189,6 +190,38 @@ class ScheduleCompactionOperator(_PlansCompaction):
         }
 
 
+def _sizes(table: HudiTable, instant: str) -> list[int]:
+    operations = read_plan(table, instant, Action.COMPACTION).operations
+    return [each.base_bytes + each.log_bytes for each in operations]
+
+
+def _told(summary: Mapping[str, Any]) -> str:
+    return (
+        "compaction {instant} completed at {completion_time}: {file_groups_done} of {file_groups_planned} "
+        "file groups, {rows:,} rows, {bytes_written:,} bytes"
+    ).format_map(summary)
+
+
+_SERVICE = PlanService(
+    parts="file groups",
+    result_keys=(
+        "instant",
+        "completion_time",
+        "action",
+        "operation",
+        "file_groups_planned",
+        "file_groups_done",
+        "file_groups_left_out",
+        "rows",
+    ),
+    sizes=_sizes,
+    idle_plans=lambda table: pending_table_compactions(table, idle=True),
+    earlier=earlier_compaction,
+    summary=lambda job, table, instant: compaction_result(job, table, instant, already_committed=True),
+    told=_told,
+)
+
+
 class RunCompactionOperator(RunPlanOperator):
     """Executes a compaction plan of a merge-on-read table, as a Spark job, or without Spark.
 
@@ -213,17 +246,7 @@ class RunCompactionOperator(RunPlanOperator):
     """
 
     ui_color = "#e0e7f5"
-    parts_of_plan = "file groups"
-    result_keys = (
-        "instant",
-        "completion_time",
-        "action",
-        "operation",
-        "file_groups_planned",
-        "file_groups_done",
-        "file_groups_left_out",
-        "rows",
-    )
+    service = _SERVICE
 
     def __init__(self, *, parallel_file_groups: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -237,27 +260,6 @@ class RunCompactionOperator(RunPlanOperator):
             parallel_file_groups=count(self.parallel_file_groups, "parallel_file_groups"),
         )
         return CompactionJob.of(location, **common, **arguments)
-
-    def _sizes(self, table: HudiTable, instant: str) -> Sequence[int]:
-        plan = read_plan(table, instant, Action.COMPACTION)
-        return [each.base_bytes + each.log_bytes for each in plan.operations]
-
-    def _idle_plans(self, table: HudiTable) -> Sequence[str]:
-        return pending_table_compactions(table, idle=True)
-
-    def _earlier(self, job: PlanJob, table: HudiTable) -> dict[str, Any] | None:
-        return earlier_compaction(job, table)
-
-    def _summary(self, job: PlanJob, table: HudiTable, instant: str) -> dict[str, Any]:
-        return compaction_result(job, table, instant, already_committed=True)
-
-    def _tell(self, summary: Mapping[str, Any]) -> None:
-        self.log.info(
-            "compaction %s completed at %s: %d of %d file groups, %s rows, %s bytes",
-            *(summary[key] for key in ("instant", "completion_time")),
-            *(summary[key] for key in ("file_groups_done", "file_groups_planned")),
-            *(f"{summary[key]:,}" for key in ("rows", "bytes_written")),
-        )
 
 
 class CompactionOperator(_PlansCompaction):

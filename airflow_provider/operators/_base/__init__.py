@@ -6,7 +6,7 @@ Nothing here is public. A concrete operator has at most three of these classes a
 from airflow_provider.operators._base.lineage import event_extra, lineage_of, outlet_of
 from airflow_provider.operators._base.long_running_job import LongRunningSparkJob
 from airflow_provider.operators._base.priority import priority_number, priority_of_run
-from airflow_provider.operators._base.run_plan import NO_TRANSACTION, RunPlanOperator
+from airflow_provider.operators._base.run_plan import NO_TRANSACTION, PlanService, RunPlanOperator
 from airflow_provider.operators._base.spark_operator import SparkOperator
 from airflow_provider.operators._base.table_operator import TableOperator
 from airflow_provider.operators._base.task_operation import TaskOperation
@@ -26,6 +26,7 @@ from airflow_provider.operators._base.turn import wait_for_turn
 __all__ = [
     "NO_TRANSACTION",
     "LongRunningSparkJob",
+    "PlanService",
     "RunPlanOperator",
     "SparkOperator",
     "TableOperator",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import conf
@@ -25,6 +25,29 @@ NO_TRANSACTION: Mapping[str, Any] = {"txn_id": None, "write_id": None, "event_id
 """The part of a result that says that a table service changes no rows, and needs no transaction."""
 
 
+@dataclass(frozen=True)
+class PlanService:
+    """A table service, as operators that execute its plans need it.
+
+    :param parts: what a plan consists of, for people.
+    :param result_keys: the keys of an operator's result that the job's summary has too.
+    :param sizes: returns the bytes that each part of a plan reads; it raises ``NoSuchInstantError`` when the
+        plan does not exist.
+    :param idle_plans: returns the plans that nobody executes, the oldest first.
+    :param earlier: returns the summary of a job that an earlier try has done; None when there is none.
+    :param summary: returns the summary of a plan that was executed already.
+    :param told: describes a summary, for the log.
+    """
+
+    parts: str
+    result_keys: Sequence[str]
+    sizes: Callable[[HudiTable, str], Sequence[int]]
+    idle_plans: Callable[[HudiTable], Sequence[str]]
+    earlier: Callable[[PlanJob, HudiTable], dict[str, Any] | None]
+    summary: Callable[[PlanJob, HudiTable, str], dict[str, Any]]
+    told: Callable[[Mapping[str, Any]], str]
+
+
 class RunPlanOperator(SparkOperator):
     """Base of operators that execute a plan of a table service as one commit, as a Spark job.
 
@@ -39,13 +62,11 @@ class RunPlanOperator(SparkOperator):
     :param tolerable_misses: number of heartbeats that may be missing before others roll the job back.
     :param deferrable: whether the task waits for its job in the triggerer, without a worker slot, if the
         job's driver runs on a cluster. Airflow's ``[operators] default_deferrable`` by default.
-    :cvar parts_of_plan: what the plan consists of, for people.
-    :cvar result_keys: the keys of the result that the job's summary has too.
+    :cvar service: the table service.
     """
 
     template_fields: Sequence[str] = (*SparkOperator.template_fields, "instant")
-    parts_of_plan: ClassVar[str]
-    result_keys: ClassVar[Sequence[str]]
+    service: ClassVar[PlanService]
 
     def __init__(
         self,
@@ -73,8 +94,6 @@ class RunPlanOperator(SparkOperator):
         """
         return self._work(context)
 
-    # --- what a service says ------------------------------------------------------------------
-
     def _job(self, location: str, options: EffectiveOptions, **common: Any) -> PlanJob:
         """The job, without its plan.
 
@@ -83,31 +102,6 @@ class RunPlanOperator(SparkOperator):
         :param common: the fields of any job.
         """
         raise NotImplementedError
-
-    def _sizes(self, table: HudiTable, instant: str) -> Sequence[int]:
-        """The bytes that each part of a plan reads.
-
-        :raises NoSuchInstantError: when the plan does not exist.
-        """
-        raise NotImplementedError
-
-    def _idle_plans(self, table: HudiTable) -> Sequence[str]:
-        """The plans that nobody executes, the oldest first."""
-        raise NotImplementedError
-
-    def _earlier(self, job: PlanJob, table: HudiTable) -> dict[str, Any] | None:
-        """The summary of a plan that was executed already; None when it was not."""
-        raise NotImplementedError
-
-    def _summary(self, job: PlanJob, table: HudiTable, instant: str) -> dict[str, Any]:
-        """The summary of a plan that was executed already."""
-        raise NotImplementedError
-
-    def _tell(self, summary: Mapping[str, Any]) -> None:
-        """Log the summary."""
-        raise NotImplementedError
-
-    # --- what all have in common --------------------------------------------------------------
 
     def _work(self, context: Context) -> dict[str, Any]:
         """See :meth:`SparkOperator._work`."""
@@ -132,25 +126,31 @@ class RunPlanOperator(SparkOperator):
         if operation.is_retry:
             wait_for = self._still_writing if operation.recall("waits_for_writer") else None
             operation.settle(table, "its task is tried again", wait_for=wait_for)
-        if (earlier := self._earlier(job, table)) is not None:
+        if (earlier := self.service.earlier(job, table)) is not None:
             return self._result(earlier)
         rollback_dead_writers(table)  # this rolls back the plans of dead executors
         instant = self._plan(table, operation)
         if instant is None:
-            return {"table": self.table, **dict.fromkeys((*self.result_keys, "bytes")), **NO_TRANSACTION}
+            return {
+                "table": self.table,
+                **dict.fromkeys((*self.service.result_keys, "bytes")),
+                **NO_TRANSACTION,
+            }
         return self._result(self._carry_out(table, operation, replace(job, instant=instant)))
 
     def _plan(self, table: HudiTable, operation: TaskOperation) -> str | None:
         """The plan to execute; None when there is nothing to do."""
         if (instant := plan_named(self.instant)) is not None:
             return instant
-        return next(iter(self._idle_plans(table)), None)
+        return next(iter(self.service.idle_plans(table)), None)
 
     def _carry_out(self, table: HudiTable, operation: TaskOperation, job: PlanJob) -> dict[str, Any]:
-        if (earlier := self._earlier(job, table)) is not None:
+        if (earlier := self.service.earlier(job, table)) is not None:
             return earlier
-        sizes = self._sizes(table, job.instant or "")  # raises if the plan is missing, before a JVM starts
-        engine = self._choose(lambda: sizes, self.parts_of_plan)
+        sizes = self.service.sizes(
+            table, job.instant or ""
+        )  # raises if the plan is missing, before a JVM starts
+        engine = self._choose(lambda: sizes, self.service.parts)
         running = self._spark_job(operation, engine)
         if self.deferrable and engine == SPARK and running.can_be_left:
             self._leave(running, job, table, operation)
@@ -163,16 +163,16 @@ class RunPlanOperator(SparkOperator):
                 raise
             # The job had ended and only its answer was lost: the timeline says whether it committed.
             self.log.warning("instant %s had committed when the job ended: %s", commit.instant, error)
-            return self._summary(job, table, commit.instant)
+            return self.service.summary(job, table, commit.instant)
 
     def _end_left_job(self, table: HudiTable, operation: TaskOperation, job: PlanJob) -> dict[str, Any]:
         failure = self._left_job(table, operation, txn_id=None)
         operation.settle(table, "its job is over")
-        if (done := self._earlier(job, table)) is None:
+        if (done := self.service.earlier(job, table)) is None:
             raise failure
         return done
 
     def _result(self, summary: Mapping[str, Any]) -> dict[str, Any]:
-        self._tell(summary)
-        result = {key: summary[key] for key in self.result_keys}
+        self.log.info("%s", self.service.told(summary))
+        result = {key: summary[key] for key in self.service.result_keys}
         return {"table": self.table, **result, "bytes": summary["bytes_written"], **NO_TRANSACTION}

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider.concurrency import begin_planned, pending_instants
+from airflow_provider.concurrency import begin_planned
 from airflow_provider.exceptions import JobFailedError, NoSuchInstantError, ServiceStoppedError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.operators import ClusteringOperator, RunClusteringOperator, ScheduleClusteringOperator
@@ -24,6 +24,7 @@ from airflow_provider.services.clustering.clustering import (
 from airflow_provider.services.clustering.clustering_plan import ClusteringSettings
 from airflow_provider.table.files.base_file_reader import read_base_file
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.timeline import State
 from tests.airflow.conftest import xcom
 from tests.airflow.flights import in_thread, rows_of
 from tests.airflow.processes import until
@@ -114,7 +115,8 @@ def test_a_task_that_is_killed_leaves_nothing_and_its_retry_does_the_work(
     store, before = Store(), rows_of(small_files)
     operator = ClusteringOperator(task_id="cluster", **TABLE, engine="spark")
     thread, outcome = in_thread(lambda: operator.execute(try_of(store)))
-    until(lambda: any(each.alive for each in pending_instants(small_files)))
+    # The planner keeps a heartbeat, too, for a moment; only an executor makes the instant inflight.
+    until(lambda: any(each.state is State.INFLIGHT for each in small_files.timeline().pending()))
     operator.on_kill()
     thread.join(300)
     assert isinstance(outcome[0], JobFailedError)
