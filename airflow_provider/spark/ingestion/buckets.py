@@ -27,8 +27,11 @@ def bucket_of_rows(
     :param config: the table's configuration.
     :param index: the table's bucket index.
     """
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
     from pyspark.sql.pandas import functions
 
+    if index.buckets == 1:
+        return F.lit(0)
     names = config.record_key_fields
 
     def number(places: pa.Array, *columns: pa.Array) -> pa.Array:

@@ -208,6 +208,8 @@ class SparkRows(IncomingRows):
     def in_buckets(self, index: BucketIndex) -> Mapping[str, Collection[int]]:
         """See :meth:`IncomingRows.in_buckets`."""
         self.located_by, self._index = BUCKETS, index
+        if index.buckets == 1:
+            return {path: [0] for path, count in self.counts.items() if count}
         paths = self.profile.paths
         places = {path: place for place, path in enumerate(paths)}
         frame, place = with_partition_entry(self.frame, self.profile, places, pa.int32())

@@ -62,6 +62,8 @@ class BucketIndex:
         :param partitions: the position of each row's partition among the paths.
         """
         del paths, partitions  # a key has the same bucket in every partition
+        if self.buckets == 1:
+            return np.zeros(len(keys), np.int64)
         is_composed = np.array(pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":")))
         hashes = np.zeros(len(keys), np.uint32)
         hashes[~is_composed] = 31 + java_hashes(keys.filter(pa.array(~is_composed)))

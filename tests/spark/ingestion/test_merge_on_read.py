@@ -24,6 +24,17 @@ def test_operations_on_buckets_one_after_the_other(lake: SparkLake, buckets: str
     operations_one_after_the_other(lake, seed=0, steps=5, buckets=buckets)
 
 
+def test_one_bucket_in_each_partition(lake: SparkLake) -> None:
+    one = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 1}
+    table = lake.create(SCHEMA, partition_by=["part"], table_type="merge_on_read", hudi_options=one)
+    old = [{"id": id_, "part": part, "value": "old"} for id_ in range(4) for part in ("a", "b")]
+    new = [{"id": id_, "part": part, "value": "new"} for id_ in (1, 4) for part in ("b", "c")]
+    table.ingest("insert", old)
+    table.ingest("upsert", new)
+    assert {each.file_id[:8] for each in file_slices(table.table)} == {"00000000"}
+    table.check_now([each for each in old if (each["id"], each["part"]) != (1, "b")] + new)
+
+
 def test_a_compaction_is_one_task_a_file_group(lake: SparkLake) -> None:
     table = lake.create(SCHEMA, partition_by=["part"], table_type="merge_on_read")
     old = [{"id": id_, "part": part, "value": "old"} for id_ in range(4) for part in ("a", "b", "c")]
