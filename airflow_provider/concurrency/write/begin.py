@@ -161,7 +161,8 @@ def begin_planned(
     :return: a writer that already has its plan; the caller must not call :meth:`Writer.plan`.
     :raises NoSuchInstantError: when there is no such plan, or it was completed or rolled back.
     :raises WriteConflictError: when another process is carrying it out.
-    :raises UnfinishedWriteError: see :func:`begin_write`.
+    :raises UnfinishedWriteError: when a write of another Hudi writer is pending without a heartbeat, was
+        requested before the plan, and other Hudi writers do not share the lock.
     """
     heartbeat = heartbeat or HeartbeatSettings()
     table.check_writable()
@@ -171,7 +172,7 @@ def begin_planned(
     rollback_dead_writers(table)
     plan = _pending_plan(storage, commit_log, instant)
     if not lock.excludes_hudi:
-        check_no_unfinished_write(storage, Timeline.load(storage))
+        check_no_unfinished_write(storage, Timeline.load(storage), before=instant)
     info = HeartbeatInfo(
         describe_owner(),
         plan.action,

@@ -160,8 +160,8 @@ class TestUnfinishedWrite:
     @pytest.mark.parametrize("named", [True, False])
     def test_no_clustering_is_executed_after_one(self, table: HudiTable, named: bool) -> None:
         ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
-        instant = schedule_clustering(table, ClusteringSettings())
         jvm = Jvm(table)
+        instant = schedule_clustering(table, ClusteringSettings())
         jvm.begin()
         with pytest.raises(UnfinishedWriteError, match=jvm.instant):
             cluster_in_process(table, instant if named else None)
@@ -174,8 +174,8 @@ class TestUnfinishedWrite:
         table = HudiTable.create(str(tmp_path / "t"), name="trips", table_type="merge_on_read", **columns)
         for fare in (1.0, 2.0):
             ingest_arrow(table, rows({1: fare}))
-        instant = schedule_table_compaction(table, TableCompactionSettings(delta_commits=1))
         jvm = Jvm(table)
+        instant = schedule_table_compaction(table, TableCompactionSettings(delta_commits=1))
         jvm.begin()
         with pytest.raises(UnfinishedWriteError, match=jvm.instant):
             run_table_compaction(table)
@@ -214,6 +214,17 @@ class TestUnfinishedWrite:
         """Hudi refuses to roll it back after a commit that was requested later, and only then."""
         ingest_arrow(table, rows({1: 10.0}), lock=MeetingLock(lambda: Jvm(table).begin()))
         assert fares(table) == {1: 10.0, 2: 2.0}
+
+    def test_one_that_was_requested_after_a_plan_is_no_obstacle_to_its_execution(
+        self, table: HudiTable
+    ) -> None:
+        """The JVM refuses a write into what is planned, and leaves such an instant behind."""
+        ingest_arrow(table, rows({3: 3.0}), "bulk_insert")
+        instant = schedule_clustering(table, ClusteringSettings())
+        jvm = Jvm(table)
+        jvm.begin()
+        assert cluster_in_process(table, instant)
+        assert [each.requested_time for each in table.timeline().pending()] == [jvm.instant]
 
     def test_it_is_rolled_back_on_demand(self, table: HudiTable) -> None:
         jvm = Jvm(table)
