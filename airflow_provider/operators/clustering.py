@@ -24,7 +24,6 @@ from airflow_provider.operators._base import (
 from airflow_provider.services.clustering import (
     ClusteringJob,
     ClusteringSettings,
-    earlier_clustering,
     pending_clusterings,
     pending_plan,
     result_of,
@@ -193,7 +192,6 @@ _SERVICE = PlanService(
     ),
     sizes=lambda table, instant: [group.size for group in pending_plan(table, instant).groups],
     idle_plans=lambda table: pending_clusterings(table, idle=True),
-    earlier=earlier_clustering,
     summary=lambda job, table, instant: result_of(job, table, instant, already_committed=True),
     told=_told,
 )

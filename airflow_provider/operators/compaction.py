@@ -34,7 +34,6 @@ from airflow_provider.services.table_compaction import (
     compaction_result,
     due_log_compactions,
     due_table_compactions,
-    earlier_compaction,
     pending_table_compactions,
     read_plan,
     schedule_table_compaction,
@@ -216,7 +215,6 @@ _SERVICE = PlanService(
     ),
     sizes=_sizes,
     idle_plans=lambda table: pending_table_compactions(table, idle=True),
-    earlier=earlier_compaction,
     summary=lambda job, table, instant: compaction_result(job, table, instant, already_committed=True),
     told=_told,
 )

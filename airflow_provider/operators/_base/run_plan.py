@@ -34,7 +34,6 @@ class PlanService:
     :param sizes: returns the bytes that each part of a plan reads; it raises ``NoSuchInstantError`` when the
         plan does not exist.
     :param idle_plans: returns the plans that nobody executes, the oldest first.
-    :param earlier: returns the summary of a job that an earlier try has done; None when there is none.
     :param summary: returns the summary of a plan that was executed already.
     :param told: describes a summary, for the log.
     """
@@ -43,7 +42,6 @@ class PlanService:
     result_keys: Sequence[str]
     sizes: Callable[[HudiTable, str], Sequence[int]]
     idle_plans: Callable[[HudiTable], Sequence[str]]
-    earlier: Callable[[PlanJob, HudiTable], dict[str, Any] | None]
     summary: Callable[[PlanJob, HudiTable, str], dict[str, Any]]
     told: Callable[[Mapping[str, Any]], str]
 
@@ -126,7 +124,7 @@ class RunPlanOperator(SparkOperator):
         if operation.is_retry:
             wait_for = self._still_writing if operation.recall("waits_for_writer") else None
             operation.settle(table, "its task is tried again", wait_for=wait_for)
-        if (earlier := self.service.earlier(job, table)) is not None:
+        if (earlier := self._earlier(job, table)) is not None:
             return self._result(earlier)
         rollback_dead_writers(table)  # this rolls back the plans of dead executors
         instant = self._plan(table, operation)
@@ -138,6 +136,11 @@ class RunPlanOperator(SparkOperator):
             }
         return self._result(self._carry_out(table, operation, replace(job, instant=instant)))
 
+    def _earlier(self, job: PlanJob, table: HudiTable) -> dict[str, Any] | None:
+        """The summary of a plan that was executed already, by an earlier try or by another process."""
+        instant = job.executed(table)
+        return None if instant is None else self.service.summary(job, table, instant)
+
     def _plan(self, table: HudiTable, operation: TaskOperation) -> str | None:
         """The plan to execute; None when there is nothing to do."""
         if (instant := plan_named(self.instant)) is not None:
@@ -145,11 +148,10 @@ class RunPlanOperator(SparkOperator):
         return next(iter(self.service.idle_plans(table)), None)
 
     def _carry_out(self, table: HudiTable, operation: TaskOperation, job: PlanJob) -> dict[str, Any]:
-        if (earlier := self.service.earlier(job, table)) is not None:
+        if (earlier := self._earlier(job, table)) is not None:
             return earlier
-        sizes = self.service.sizes(
-            table, job.instant or ""
-        )  # raises if the plan is missing, before a JVM starts
+        # This raises if the plan is missing, before a JVM starts.
+        sizes = self.service.sizes(table, job.instant or "")
         engine = self._choose(lambda: sizes, self.service.parts)
         running = self._spark_job(operation, engine)
         if self.deferrable and engine == SPARK and running.can_be_left:
@@ -168,7 +170,7 @@ class RunPlanOperator(SparkOperator):
     def _end_left_job(self, table: HudiTable, operation: TaskOperation, job: PlanJob) -> dict[str, Any]:
         failure = self._left_job(table, operation, txn_id=None)
         operation.settle(table, "its job is over")
-        if (done := self.service.earlier(job, table)) is None:
+        if (done := self._earlier(job, table)) is None:
             raise failure
         return done
 

@@ -17,7 +17,6 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.heartbeats import observe
 from airflow_provider.concurrency.readers import registered_consumers
 from airflow_provider.exceptions import NoSuchInstantError
@@ -225,7 +224,6 @@ class _Planner:
         self._view = view
         self._reserved = reserved
         self._retention = retention
-        self._log = CommitLog(storage)
         self._now, self._zone = storage.clock(anew=True), timeline_zone(storage)
         self._commits = view.timeline.commits()
         self._completion = {i.requested_time: i.completion_time or "" for i in self._commits}
@@ -234,8 +232,8 @@ class _Planner:
         consumers = registered_consumers(storage)
         self._expired = tuple(consumer.name for consumer in consumers if consumer.is_expired)
         self._in_use = {**self._pending(), **bases_in_use(storage)}
-        self._since = {**self._in_use}
-        self._since |= {f"consumer {c.name}": c.checkpoint for c in consumers if not c.is_expired}
+        checkpoints = {f"consumer {c.name}": c.checkpoint for c in consumers if not c.is_expired}
+        self._since = self._in_use | checkpoints
         self._saved = dict(self._savepoints())
         self._bound = self._last_moment()
         self._completed_since: dict[str, frozenset[str]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from airflow_provider.table.file_groups import FileSystemView
@@ -52,11 +53,9 @@ def _of_slices(table: HudiTable, view: FileSystemView, where: Where | None) -> d
     everything = [path for each in slices_of(table, view, view.all_partitions()) for path in each.paths]
     slices = slices_of_query(table, view, SliceReader.of(table, view), where, steps)
     paths = [path for each in slices for path in each.paths]
-    sizes = {
-        status.path: status.size
-        for partition in view.all_partitions()
-        for status in table.storage.list(partition)
-    }
+    sizes: Counter[str] = Counter()  # a file that was cleaned meanwhile has no bytes
+    for partition in view.all_partitions():
+        sizes.update({status.path: status.size for status in table.storage.list(partition)})
     return {
         "listed_by": "folders",
         "steps": [each.to_dict() for each in steps],

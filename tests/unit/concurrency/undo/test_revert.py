@@ -17,7 +17,9 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.concurrency.commit import commit as put_entry
+from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER, HeartbeatInfo
 from airflow_provider.concurrency.log.log_entry import Archival, Commit, Revert
+from airflow_provider.concurrency.readers import READERS_FOLDER
 from airflow_provider.concurrency.undo.reverts import _obstacle, obstacle
 from airflow_provider.services.orphans.orphans import delete_reverted_files
 from airflow_provider.table.file_groups.view import FileGroupId
@@ -212,6 +214,20 @@ def test_files_of_a_reverted_rewrite_stay_for_readers_and_go_later() -> None:
     assert files
     assert delete_reverted_files(table) == []
     assert delete_reverted_files(table, after_seconds=0.0) == files
+    assert files_of(table.storage, instant) == []
+
+
+@pytest.mark.parametrize("folder", [HEARTBEAT_FOLDER, READERS_FOLDER], ids=["writer", "reader with a lease"])
+def test_they_stay_while_one_is_based_on_a_moment_before_the_revert(folder: str) -> None:
+    simulation, instant = reverted()
+    table = simulation.table()
+    revert = next(entry for entry in CommitLog(table.storage).backwards() if isinstance(entry, Revert))
+    earlier, later = f"{folder}/1", f"{folder}/2"
+    table.storage.put(earlier, HeartbeatInfo(base=revert.sequence - 1).to_json())
+    assert delete_reverted_files(table, after_seconds=0.0) == []
+    table.storage.delete(earlier)
+    table.storage.put(later, HeartbeatInfo(base=revert.sequence).to_json())
+    assert delete_reverted_files(table, after_seconds=0.0)
     assert files_of(table.storage, instant) == []
 
 
