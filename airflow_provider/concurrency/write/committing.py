@@ -248,6 +248,7 @@ class Committing:
         if any(change.entry.owner == OWNER for change in changes):
             note_other_writers(self._storage, moment.timeline, self._clear.completed_until)
         if has_other_writers(self._storage):
+            write.check_is_pending()
             overtaken = clusterings_to_withdraw(self._storage, moment.timeline, content.touched)
             self._to_withdraw = [instant for instant in overtaken if instant not in self._withdrawn]
             if self._to_withdraw:

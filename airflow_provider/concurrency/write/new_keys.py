@@ -31,7 +31,7 @@ from airflow_provider.concurrency.conflicts import (
 )
 from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.log import Commit, CommitLog, Plan, Revert
-from airflow_provider.exceptions import SnapshotUnavailableError
+from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
 from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.files import BaseFileFooter, read_base_file, read_footer
 from airflow_provider.table.metadata_table import (
@@ -144,9 +144,11 @@ def _by_files(
             back = frozenset(keys.file_group for keys in concerned)
             conflicts.append(Conflict(WriteDescription.of_entry(entry), back, Outcome.CONFLICT))
         elif isinstance(entry, Commit) and entry.operation not in REWRITES:
-            their_stats = [
-                s for s in change.metadata.write_stats if s.partition_path not in committing.overwrites
-            ]
+            try:
+                written = change.metadata.write_stats
+            except NoSuchInstantError:
+                continue  # another Hudi writer has just undone it, and with it the keys
+            their_stats = [s for s in written if s.partition_path not in committing.overwrites]
             groups, keys = _shared(storage, concerned, entry.instant, their_stats, anywhere=anywhere)
             if groups:
                 other = WriteDescription.of_entry(entry)

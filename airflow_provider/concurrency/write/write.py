@@ -29,7 +29,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.timeline import Action, State, Timeline
+from airflow_provider.table.timeline import Action, Instant, State, Timeline, instant_path
 
 log = logging.getLogger(__name__)
 
@@ -212,6 +212,18 @@ class Write:
         return InstantRolledBackError(
             f"{self} was rolled back at {at} by {by}; run the write again", instant=self.instant
         )
+
+    def check_is_pending(self) -> None:
+        """Make sure that no other Hudi writer has rolled this write back.
+
+        Its rollback may be archived already, and so be missing on the timeline. But the rollback has deleted
+        the requested instant, which a writer never puts again.
+
+        :raises InstantRolledBackError: when the requested instant is gone.
+        """
+        if self.storage.stat(instant_path(Instant(self.instant, self.action, State.REQUESTED))) is None:
+            told = f"{self} was rolled back by another Hudi writer; run the write again"
+            raise InstantRolledBackError(told, instant=self.instant)
 
     def taken_away(self) -> CommitError | None:
         """The error that explains why a file that this write needs is gone, if another process deleted it."""

@@ -151,6 +151,8 @@ class AnotherEngine:
     def cluster(self, instant: str) -> None:
         """Complete a clustering, without a look at commits since its plan."""
         inputs = self.planned.pop(instant)
+        if self._storage.stat(instant_path(Instant(instant, Action.CLUSTERING, State.REQUESTED))) is None:
+            return  # ActiveTimelineV2.transitionPendingState fails: a rollback has taken the plan away
         rows = {key: row for each in inputs for key, row in read_rows(self._storage, each.path).items()}
         stat = write_rows(self._storage, f"clustered{instant}-0", instant, rows)
         replaced = {PARTITION: tuple(each.file_id for each in inputs)}

@@ -139,6 +139,18 @@ def test_a_write_whose_rollback_another_writer_has_begun_is_dead(table: HudiTabl
         writer.commit([])
 
 
+def test_a_write_whose_rollback_is_archived_is_dead(table: HudiTable) -> None:
+    """The other writer undoes it before its inflight file stands, and then archives the rollback."""
+    jvm = Jvm(table)
+    writer = begin_write(table, operation="UPSERT", lock=SharedLock(table, lambda: None))
+    jvm.roll_back(writer.instant)
+    writer.plan([])
+    Jvm(table).upsert({7: 7.0})
+    jvm.archive([each for each in table.timeline().completed() if each.action is Action.ROLLBACK])
+    with pytest.raises(InstantRolledBackError, match="another Hudi writer"):
+        writer.commit([])
+
+
 def test_a_write_that_has_looked_at_nothing_is_dead_then_too(table: HudiTable) -> None:
     jvm = Jvm(table)
     writer = begin_write(table, operation="BULK_INSERT", lock=SharedLock(table, lambda: None))
