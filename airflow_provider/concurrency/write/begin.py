@@ -35,7 +35,15 @@ from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.properties import LOCAL
 from airflow_provider.table.storage import Storage
-from airflow_provider.table.timeline import Action, Instant, State, Timeline, instant_path, requested_metadata
+from airflow_provider.table.timeline import (
+    Action,
+    Instant,
+    State,
+    Timeline,
+    instant_path,
+    newest_archived,
+    requested_metadata,
+)
 
 
 def begin_write(
@@ -122,7 +130,13 @@ def begin_write(
             if open_txn is not None:
                 mark_open_transaction(storage, instant, open_txn)
             if storage.put_if_absent(requested, requested_metadata(action)):
-                return writer
+                archived = newest_archived(storage) if lock.excludes_hudi else ""
+                if archived < instant:
+                    return writer
+                # The other engine's archival has passed this time, because nothing stood here. That engine
+                # takes every instant up to there for completed.
+                storage.delete(requested)
+                instant = archived
         except BaseException:
             writer.abort("could not begin")
             raise

@@ -29,7 +29,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import FileGroupId, FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.timeline import Action, Instant, State, Timeline, instant_path
+from airflow_provider.table.timeline import Action, Instant, State, Timeline, instant_path, newest_archived
 
 log = logging.getLogger(__name__)
 
@@ -214,15 +214,19 @@ class Write:
         )
 
     def check_is_pending(self) -> None:
-        """Make sure that no other Hudi writer has rolled this write back.
+        """Make sure that no other Hudi writer has rolled this write back, or archived later instants.
 
         Its rollback may be archived already, and so be missing on the timeline. But the rollback has deleted
-        the requested instant, which a writer never puts again.
+        the requested instant, which a writer never puts again. Other Hudi writers take every instant up to
+        the last archived one for completed.
 
-        :raises InstantRolledBackError: when the requested instant is gone.
+        :raises InstantRolledBackError: when the requested instant is gone, or precedes an archived one.
         """
         if self.storage.stat(instant_path(Instant(self.instant, self.action, State.REQUESTED))) is None:
             told = f"{self} was rolled back by another Hudi writer; run the write again"
+            raise InstantRolledBackError(told, instant=self.instant)
+        if self.instant <= (archived := newest_archived(self.storage)):
+            told = f"{self} was paused until another Hudi writer archived the later {archived}; run it again"
             raise InstantRolledBackError(told, instant=self.instant)
 
     def taken_away(self) -> CommitError | None:

@@ -34,6 +34,7 @@ from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.archive_files import append_history
+from airflow_provider.table.timeline.archived_timeline import newest_archived
 from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Action, Instant, State, after, now
 from airflow_provider.table.timeline.metadata import CommitMetadata, encode, encode_commit_metadata
 from tests.unit.concurrency.other_hudi_writers.their_metadata_table import TheirMetadataTable
@@ -63,6 +64,11 @@ class Begun:
     base: Timeline
     files: dict[BaseFile, dict[str, Row]]
     keys: frozenset[str]
+
+    @property
+    def new_keys(self) -> frozenset[str]:
+        """The keys that its base lacks: they go into a file group of their own."""
+        return self.keys.difference(*self.files.values())
 
 
 class AnotherEngine:
@@ -129,6 +135,9 @@ class AnotherEngine:
                 for key, row in rows.items()
             }
             stats.append(write_rows(self._storage, base.file_id, write.instant, merged, base=base))
+        if write.new_keys:
+            rows = {key: Row(write.instant, (write.name,)) for key in write.new_keys}
+            stats.append(write_rows(self._storage, f"{write.name}-0", write.instant, rows, inserts=len(rows)))
         self._complete(write.instant, Action.COMMIT, CommitMetadata("UPSERT", tuple(stats)))
         self.done.append((write.name, write.keys))
 
@@ -326,6 +335,14 @@ class BesideAnotherEngine(RuleBasedStateMachine):
         self._count += 1
         self.other.begin(f"other{self._count}", frozenset(keys))
 
+    @rule(keys=st.sets(st.sampled_from(["a", "new", "newer"]), min_size=1))
+    def other_inserts(self, keys: set[str]) -> None:
+        """In one step, because the other engine does not look for keys that were added since its base."""
+        if not self.other.sees_what_is_undone():
+            self._count += 1
+            self.other.begin(f"other{self._count}", frozenset(keys))
+            self.other.commit(self.other.begun[-1])
+
     @rule(number=st.integers(0, 5))
     def other_commits(self, number: int) -> None:
         if self.other.begun:
@@ -423,3 +440,24 @@ def test_a_commit_while_a_planner_has_lost_the_lock_is_not_clustered_away() -> N
     assert other.done == [("other", frozenset("a"))]
     storage = simulation.table().storage
     assert read_snapshot(storage, simulation.table().view())["a"] == ["first-a", "other"]
+
+
+def test_a_writer_begins_later_than_what_another_engine_has_archived() -> None:
+    """It was paused before its requested instant, so that the archival passed its requested time."""
+    simulation = _written(has_metadata_table=False).copy()
+    other = AnotherEngine(simulation)
+    add_writer(simulation, "ours", KEYS, policy=REBASE, lock=SharedLock())
+    ours = simulation.actors[-1]
+    simulation.go_on_to(ours, "put_if_absent .hoodie/timeline/")
+    for number in range(3):
+        other.begin(f"other{number}", frozenset("a"))
+        other.commit(other.begun[-1])
+    other.archive()
+    table = simulation.table()
+    archived = newest_archived(table.storage)
+    assert archived > ours.at.rpartition("/")[2].partition(".")[0]
+    simulation.run([])
+    assert ours.failure is None
+    assert table.timeline().commits()[-1].requested_time > archived
+    shown = read_snapshot(table.storage, table.view())
+    assert shown["a"] == ["first-a", "other0", "other1", "other2", "ours"]

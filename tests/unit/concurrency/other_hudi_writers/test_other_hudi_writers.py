@@ -151,6 +151,18 @@ def test_a_write_whose_rollback_is_archived_is_dead(table: HudiTable) -> None:
         writer.commit([])
 
 
+def test_a_write_that_archival_has_passed_is_dead(table: HudiTable) -> None:
+    """The other engine takes every instant up to the last archived one for completed."""
+    writer = begin_write(table, operation="UPSERT", lock=SharedLock(table, lambda: None))
+    jvm = Jvm(table)
+    jvm.upsert({7: 7.0})
+    jvm.archive(table.timeline().commits()[-1:])
+    writer.plan([])
+    Jvm(table).upsert({8: 8.0})
+    with pytest.raises(InstantRolledBackError, match="archived the later"):
+        writer.commit([])
+
+
 def test_a_write_that_has_looked_at_nothing_is_dead_then_too(table: HudiTable) -> None:
     jvm = Jvm(table)
     writer = begin_write(table, operation="BULK_INSERT", lock=SharedLock(table, lambda: None))
