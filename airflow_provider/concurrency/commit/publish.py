@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from airflow_provider.concurrency.conflicts import is_lost, unmark_open_transaction
+from airflow_provider.concurrency.conflicts import has_other_writers, is_lost, unmark_open_transaction
 from airflow_provider.concurrency.heartbeats import heartbeat_path
 from airflow_provider.concurrency.indexes import (
     StagedChange,
@@ -99,8 +99,9 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
         return False
     if entry.indexes and not isinstance(entry, Plan | Savepoint):
         # The indexes come first, so that no reader sees data that an index lacks.
-        if commit is not None and state_in_indexes(storage, commit.instant, commit.completion_time) is None:
-            _stage_again(storage, commit)
+        is_watched = commit is not None or has_other_writers(storage)
+        if is_watched and state_in_indexes(storage, entry.instant, entry.completion_time) is None:
+            _stage_again(storage, entry)
         publish_staged(storage, entry.instant, entry.completion_time)
     if entry.action is Action.INDEXING:
         publish_index_change(storage, entry, _staged(entry))
@@ -436,9 +437,16 @@ def _clear_undone(storage: Storage, entry: Revert) -> None:
     clean_up(storage, dead, entry.rolled_back_action)
 
 
-def _stage_again(storage: Storage, entry: Commit) -> None:
-    """Stage a commit's index records again: another Hudi writer took them for a dead writer's, and rolled
-    them back."""
+def _stage_again(storage: Storage, entry: LogEntry) -> None:
+    """Stage an entry's index records again: another Hudi writer took them for a dead writer's, and rolled
+    them back.
+
+    Those of a clean, rollback or restore are only dropped: the next commit logs what it deletes, as it does
+    for other Hudi writers.
+    """
+    if not isinstance(entry, Commit) or entry.action is Action.CLEAN:
+        drop_staged(storage, entry.instant)
+        return
     with suppress(FileNotFoundError):  # another publisher was faster
         metadata = decode_commit_metadata(storage.read(_staged(entry)))
         timeline = Timeline.load(storage)

@@ -246,6 +246,10 @@ class Write:
         if fate_of(self.storage, commit_log, self.instant) is Fate.DEAD:  # its rollback's entry is trimmed
             told = f"{self} was rolled back so long ago that it is archived; run the write again"
             return InstantRolledBackError(told, instant=self.instant)
+        try:
+            self.check_is_pending()
+        except InstantRolledBackError as rolled_back:
+            return rolled_back
         return None
 
     def __str__(self) -> str:

@@ -82,5 +82,5 @@ def new_database(engine: Engine, *, template: str) -> Iterator[str]:
 
 def _create(engine: Engine, name: str, *, template: str) -> str:
     with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"))
     return make_url(engine.url).set(database=name).render_as_string(hide_password=False)

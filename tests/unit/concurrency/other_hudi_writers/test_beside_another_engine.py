@@ -38,7 +38,7 @@ from airflow_provider.table.timeline.archived_timeline import newest_archived
 from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Action, Instant, State, after, now
 from airflow_provider.table.timeline.metadata import CommitMetadata, encode, encode_commit_metadata
 from tests.unit.concurrency.other_hudi_writers.their_metadata_table import TheirMetadataTable
-from tests.unit.concurrency.simulation.actors import FAIL, REBASE, add_clusterer, add_writer
+from tests.unit.concurrency.simulation.actors import FAIL, REBASE, add_cleaner, add_clusterer, add_writer
 from tests.unit.concurrency.simulation.rows import PARTITION, Row, read_rows, read_snapshot, write_rows
 from tests.unit.concurrency.simulation.scheduler import NoLock, Simulation
 from tests.unit.concurrency.simulation.test_any_interleaving import PLACES
@@ -96,14 +96,29 @@ class AnotherEngine:
         "Which pauses it survives" in docs/commit-protocol.md.
         """
         completed = Timeline.load(self._storage).completed()
-        seen_by = {each.instant: each.seen for each in self._simulation.entries() if isinstance(each, Commit)}
-        looks = seen_by.keys() - self._simulation.acknowledged
+        seen_by = self._before_its_last_check()
         own = [each.completion_time or "" for each in completed if each.requested_time in self._own]
         return any(
             each.requested_time in self._rolled_back
-            or (each.requested_time in looks and max(own, default="") > seen_by[each.requested_time])
+            or max(own, default="") > seen_by.get(each.requested_time, max(own, default=""))
             for each in completed
         )
+
+    def builds_on_what_it_may_undo(self) -> bool:
+        """Whether a pending write or plan has read a commit of this package that is not checked yet.
+
+        An insert would undo that commit, because both may have added the same keys.
+        """
+        pending = [*self.planned.values(), *(each.files for each in self.begun)]
+        unchecked = self._before_its_last_check()
+        return any(each.instant in unchecked for files in pending for each in files)
+
+    def _before_its_last_check(self) -> dict[str, str]:
+        """By instant, the commits that nobody has acknowledged: until when each has looked at others."""
+        commits = (each for each in self._simulation.entries() if isinstance(each, Commit))
+        return {
+            each.instant: each.seen for each in commits if each.instant not in self._simulation.acknowledged
+        }
 
     def begin(self, name: str, keys: frozenset[str]) -> None:
         """Roll dead writers back, take an instant, read."""
@@ -338,7 +353,7 @@ class BesideAnotherEngine(RuleBasedStateMachine):
     @rule(keys=st.sets(st.sampled_from(["a", "new", "newer"]), min_size=1))
     def other_inserts(self, keys: set[str]) -> None:
         """In one step, because the other engine does not look for keys that were added since its base."""
-        if not self.other.sees_what_is_undone():
+        if not self.other.sees_what_is_undone() and not self.other.builds_on_what_it_may_undo():
             self._count += 1
             self.other.begin(f"other{self._count}", frozenset(keys))
             self.other.commit(self.other.begun[-1])
@@ -461,3 +476,43 @@ def test_a_writer_begins_later_than_what_another_engine_has_archived() -> None:
     assert table.timeline().commits()[-1].requested_time > archived
     shown = read_snapshot(table.storage, table.view())
     assert shown["a"] == ["first-a", "other0", "other1", "other2", "ours"]
+
+
+def test_a_write_that_another_engine_rolls_back_before_it_compares_its_keys() -> None:
+    """Its own files are gone by then: it is told why."""
+    simulation = _written(has_metadata_table=False).copy()
+    other = AnotherEngine(simulation)
+    add_writer(simulation, "ours", {"new"}, lock=SharedLock())
+    ours = simulation.actors[-1]
+    simulation.go_on_to(ours, "put .hoodie/commit_log/staged/")
+    other.begin("other", frozenset({"new"}))
+    other.commit(other.begun[-1])
+    simulation.go_on_to(ours, f"read {PARTITION}/")
+    simulation.expire_heartbeats()
+    other.begin("later", frozenset("a"))
+    simulation.run([])
+    assert ours.done
+    assert ours.failure is None  # a CommitError is none
+
+
+def test_a_clean_whose_index_records_another_engine_has_rolled_back_is_logged_by_the_next_commit() -> None:
+    """The cleaner has lost the lock between its index records and its entry."""
+    simulation = _written(has_metadata_table=True).copy()
+    other = AnotherEngine(simulation)
+    for name in ("before", "another"):
+        other.begin(name, frozenset("a"))
+        other.commit(other.begun[-1])
+    add_writer(simulation, "notes", KEYS, policy=REBASE, lock=SharedLock())
+    simulation.run([])
+    add_cleaner(simulation, "cleaner", lock=SharedLock())
+    cleaner = simulation.actors[-1]
+    simulation.go_on_to(cleaner, f"delete {PARTITION}/")
+    simulation.go_on_to(cleaner, "put_if_absent .hoodie/commit_log/0")
+    other.begin("other", frozenset("b"))
+    other.commit(other.begun[-1])
+    simulation.run([])
+    add_writer(simulation, "next", KEYS, policy=REBASE, lock=SharedLock())
+    simulation.run([])
+    assert [actor.failure for actor in simulation.actors] == [None] * len(simulation.actors)
+    table = HudiTable.at(simulation.table().storage)
+    assert_indexes_equal_a_rebuild(table, [MetadataPartition.FILES])

@@ -407,11 +407,11 @@ def add_archiver(
     simulation.add(name, work)
 
 
-def add_cleaner(simulation: Simulation, name: str) -> None:
+def add_cleaner(simulation: Simulation, name: str, *, lock: NoLock | None = None) -> None:
     """Deletes all files that neither a snapshot from now on nor a write or a lease needs."""
 
     def work(table: HudiTable, actor: Actor) -> None:
-        clean(table, EVERYTHING, lock=NoLock())
+        clean(table, EVERYTHING, lock=lock or NoLock())
 
     simulation.add(name, work)
 

@@ -90,9 +90,9 @@ class MemoryStorage(Storage):
 
     def names(self, path: str) -> builtins.list[str]:
         self.at("list", path)
-        start = len(path) + 1 if path else 0
-        within = [name for name in self._files if name.startswith(path)]
-        return [name[start:] for name in within if name.rfind("/") == start - 1]
+        prefix = f"{path}/" if path else ""
+        within = [name[len(prefix) :] for name in self._files if name.startswith(prefix)]
+        return list(dict.fromkeys(name.partition("/")[0] for name in within))
 
     def folders_holding(self, *names: str) -> builtins.list[str]:
         found = [status.path for status in self.list("", recursive=True) if status.name in names]
