@@ -118,7 +118,12 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
         case Commit() if not changes_indexes:
             if entry.pending_action is not None:
                 _rename_pending(storage, entry.instant, entry.pending_action, entry.action)
-            _move_staged(storage, entry)
+            if not _move_staged(storage, entry) and not _is_shown(storage, entry):
+                # Another publisher has moved it. It may have found then that the commit is lost, and hidden
+                # it.
+                if is_lost(storage, entry):
+                    return False
+                raise _gone(storage, entry)
     if commit is not None and is_lost(storage, commit):
         storage.delete(instant_path(completed_instant(commit)))
         return False
@@ -259,19 +264,31 @@ def _staged(entry: LogEntry) -> str:
     return getattr(entry, "metadata_path", None) or staged_metadata_path(entry.instant)
 
 
-def _move_staged(storage: Storage, entry: LogEntry) -> None:
-    staged, path = _staged(entry), instant_path(completed_instant(entry))
+def _move_staged(storage: Storage, entry: LogEntry) -> bool:
+    """Move the staged metadata to its place on the timeline; False when it is gone.
+
+    The file is moved, not copied: a process that is paused here until the commit is reverted then finds no
+    file to move.
+    """
     try:
-        # The file is moved, not copied: a process that is paused here until the commit is reverted then
-        # finds no file to move.
-        _move(storage, staged, path, entry.instant)
+        _move(storage, _staged(entry), instant_path(completed_instant(entry)), entry.instant)
     except FileNotFoundError:
-        if storage.stat(path) is None and _is_newest(storage, entry):
-            raise CorruptTableError(
-                f"table {storage.root}: commit log entry {entry.sequence} names {staged}, which is gone, "
-                f"and {path} does not exist; restore one of the two files",
-                path=staged,
-            ) from None
+        return False
+    return True
+
+
+def _is_shown(storage: Storage, entry: LogEntry) -> bool:
+    """Whether the entry's instant is on the timeline, or was there before a later entry."""
+    return storage.stat(instant_path(completed_instant(entry))) is not None or not _is_newest(storage, entry)
+
+
+def _gone(storage: Storage, entry: LogEntry) -> CorruptTableError:
+    staged, path = _staged(entry), instant_path(completed_instant(entry))
+    return CorruptTableError(
+        f"table {storage.root}: commit log entry {entry.sequence} names {staged}, which is gone, "
+        f"and {path} does not exist; restore one of the two files",
+        path=staged,
+    )
 
 
 def _rename_pending(storage: Storage, instant: str, old: Action, new: Action) -> None:
@@ -423,7 +440,8 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
                         storage.delete(url.removeprefix(storage.root).removeprefix("/"))
                 for each in one["instantsRollback"]:
                     _forget_buckets(storage, undone, Action(each["action"]), one["partitionMetadata"])
-    _move_staged(storage, entry)
+    if not _move_staged(storage, entry) and not _is_shown(storage, entry):
+        raise _gone(storage, entry)
 
 
 def _clear_undone(storage: Storage, entry: Revert) -> None:

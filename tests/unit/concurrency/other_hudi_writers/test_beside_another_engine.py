@@ -516,3 +516,22 @@ def test_a_clean_whose_index_records_another_engine_has_rolled_back_is_logged_by
     assert [actor.failure for actor in simulation.actors] == [None] * len(simulation.actors)
     table = HudiTable.at(simulation.table().storage)
     assert_indexes_equal_a_rebuild(table, [MetadataPartition.FILES])
+
+
+def test_a_commit_that_a_helper_has_shown_and_hidden_again_is_not_acknowledged() -> None:
+    """Another engine rolls it back while its writer and a helper are about to publish it."""
+    simulation = _written(has_metadata_table=False).copy()
+    other = AnotherEngine(simulation)
+    for name in ("ours", "helper"):
+        add_writer(simulation, name, {"new"} if name == "ours" else {"a"}, lock=SharedLock())
+        simulation.go_on_to(simulation.actors[-1], "link_if_absent .hoodie/timeline/")
+    ours, helper = simulation.actors[-2:]
+    simulation.expire_heartbeats()
+    other.begin("other", frozenset("b"))
+    simulation.go_on_to(helper, "delete .hoodie/timeline/")
+    simulation.step(helper)
+    simulation.go_on(ours)
+    assert ours.done
+    assert "ours" not in simulation.committed()
+    simulation.run([])
+    assert (ours.failure, helper.failure) == (None, None)
