@@ -445,14 +445,19 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
 
 
 def _clear_undone(storage: Storage, entry: Revert) -> None:
-    """Delete the files that remain of a commit that another Hudi writer has undone."""
-    dead = entry.rolls_back
-    _hide(storage, Timeline.load(storage), dead, entry.rolled_back_action)
+    """Delete the files that remain of a commit that another Hudi writer has undone.
+
+    The pending instant goes last. Without it readers would show the data files once the timeline starts
+    later, and no other process would find what is left if this one died.
+    """
+    dead, action = entry.rolls_back, entry.rolled_back_action
+    _hide_completed(storage, Timeline.load(storage), dead)
     partitions = {group.partition_path for group in entry.written}
     for path in files_in(storage, partitions, dead):
         storage.delete(path)
-    _forget_buckets(storage, dead, entry.rolled_back_action, partitions)
-    clean_up(storage, dead, entry.rolled_back_action)
+    _forget_buckets(storage, dead, action, partitions)
+    _hide_pending(storage, dead, action)
+    clean_up(storage, dead, action)
 
 
 def _stage_again(storage: Storage, entry: LogEntry) -> None:
@@ -479,11 +484,19 @@ def _stage_again(storage: Storage, entry: LogEntry) -> None:
 
 def _hide(storage: Storage, timeline: Timeline, instant: str, action: Action) -> None:
     """Take a completed instant from the timeline."""
+    _hide_completed(storage, timeline, instant)
+    _hide_pending(storage, instant, action)
+
+
+def _hide_completed(storage: Storage, timeline: Timeline, instant: str) -> None:
     # The staged metadata goes first, because a publisher could bring the instant back from it.
     storage.delete(staged_metadata_path(instant))
     found = timeline.find(instant)
-    if found is not None:
+    if found is not None and found.state is State.COMPLETED:
         storage.delete(instant_path(found))
+
+
+def _hide_pending(storage: Storage, instant: str, action: Action) -> None:
     for pending in (action, *_BEFORE_COMPLETED.get(action, ())):
         for state in (State.INFLIGHT, State.REQUESTED):
             storage.delete(instant_path(Instant(instant, pending, state)))

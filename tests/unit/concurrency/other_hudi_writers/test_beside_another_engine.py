@@ -302,7 +302,7 @@ class BesideAnotherEngine(RuleBasedStateMachine):
         self.simulation = _written(has_metadata_table).copy()
         self._has_metadata_table = has_metadata_table
         self.other = AnotherEngine(self.simulation)
-        self._count = self._ours = 0
+        self._count = self._ours = self._cleans = 0
 
     # The number of running actors depends on the clock, and the draws must not.
     @precondition(lambda self: self._ours < 5)
@@ -316,6 +316,13 @@ class BesideAnotherEngine(RuleBasedStateMachine):
         self._ours += 1
         policy = REBASE if rebases else FAIL
         add_writer(self.simulation, f"ours{self._count}", keys, policy=policy, lock=SharedLock())
+        self.simulation.go_on(self.simulation.actors[-1], goes)
+
+    @precondition(lambda self: self._cleans < 2)
+    @rule(goes=st.integers(0, 60))
+    def ours_cleans(self, goes: int) -> None:
+        self._cleans += 1
+        add_cleaner(self.simulation, f"cleaner{self._cleans}", lock=SharedLock())
         self.simulation.go_on(self.simulation.actors[-1], goes)
 
     @rule(number=st.integers(0, 5), goes=st.integers(1, 40))
@@ -535,3 +542,27 @@ def test_a_commit_that_a_helper_has_shown_and_hidden_again_is_not_acknowledged()
     assert "ours" not in simulation.committed()
     simulation.run([])
     assert (ours.failure, helper.failure) == (None, None)
+
+
+def test_no_reader_sees_a_lost_commit_while_its_files_are_deleted() -> None:
+    """Readers take files without an instant for committed if the timeline starts later."""
+    simulation = _written(has_metadata_table=False).copy()
+    other = AnotherEngine(simulation)
+    add_writer(simulation, "ours", {"a", "new"}, lock=SharedLock())
+    ours = simulation.actors[-1]
+    simulation.go_on_to(ours, "link_if_absent .hoodie/timeline/")
+    for name in ("one", "two"):
+        other.begin(name, frozenset("a"))
+        other.commit(other.begun[-1])
+    other.archive()
+    table = simulation.table()
+    assert [each.state for each in table.timeline().instants[:1]] == [State.INFLIGHT]
+    simulation.go_on_to(ours, "list .hoodie/timeline")  # it has put its completed instant
+    simulation.step(ours)
+    while not ours.done:
+        shown = read_snapshot(table.storage, table.view())
+        if ours.at.startswith(f"delete {PARTITION}/"):
+            assert shown["a"] == ["first-a", "one", "two"]
+            assert "new" not in shown
+        simulation.step(ours)
+    assert "ours" not in simulation.committed()
