@@ -39,6 +39,8 @@ def obstacle(storage: Storage, commit_log: CommitLog, rewrite: Commit) -> str | 
     """
     if rewrite.operation not in REWRITES or not rewrite.sequence:
         return "it is no rewrite that this package made"
+    if commit_of(commit_log, rewrite.instant) is None:  # a restore touches no file group
+        return "it was undone since, or archived"
     if found := _obstacle(storage, commit_log, rewrite):
         return found
     # A compaction replaces a slice within its file group.
