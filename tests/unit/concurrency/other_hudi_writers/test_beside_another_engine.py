@@ -138,6 +138,9 @@ class AnotherEngine:
         timeline = Timeline.load(self._storage)
         groups = {each.file_group for each in write.files}
         is_dead = timeline.find(write.instant) is None  # somebody has rolled it back
+        if not is_dead and self._is_silent(write.instant):
+            self.failed.append(write.name)  # HeartbeatUtils.abortIfHeartbeatExpired
+            return
         if is_dead or self._conflicts(write, timeline) or groups & self._closed():
             self.failed.append(write.name)
             if not is_dead:
@@ -185,6 +188,8 @@ class AnotherEngine:
 
     def archive(self) -> None:
         """Archive all commits but the two newest, up to the first pending instant."""
+        if self._may_write_late():
+            return
         timeline = Timeline.load(self._storage)
         stays = min(
             [each.requested_time for each in timeline.commits()[-2:]]
@@ -199,6 +204,15 @@ class AnotherEngine:
         found = (archived_content(self._storage, each) for each in leaving)
         append_history(self._storage, [each for each in found if each is not None])
         take_off(self._storage, leaving)
+
+    def _may_write_late(self) -> bool:
+        """Whether a writer of this package has been rolled back, and is paused before another data file.
+
+        "Which pauses it survives" in docs/commit-protocol.md: not one that outlasts the archival.
+        """
+        running = {actor.name for actor in self._simulation.running()}
+        writes = self._simulation.writes
+        return any(writes[each].writer in running for each in self._rolled_back & writes.keys())
 
     # --- its own ways ---------------------------------------------------------------------
 
@@ -225,9 +239,12 @@ class AnotherEngine:
         for each in Timeline.load(self._storage).pending():
             if each.action not in WRITE_ACTIONS or each.requested_time in own:
                 continue
-            beat = self._storage.stat(heartbeat_path(each.requested_time))
-            if beat is None or self._simulation.clock() - beat.modified > 3600:
+            if self._is_silent(each.requested_time):
                 self._roll_back(each.requested_time)
+
+    def _is_silent(self, instant: str) -> bool:
+        beat = self._storage.stat(heartbeat_path(instant))
+        return beat is None or self._simulation.clock() - beat.modified > 3600
 
     def _roll_back(self, dead: str) -> None:
         self._rolled_back.add(dead)
@@ -397,6 +414,10 @@ class BesideAnotherEngine(RuleBasedStateMachine):
         for name in ("next", "last"):  # the next process finishes, or rolls back, what was left
             add_writer(self.simulation, name, KEYS, policy=REBASE, lock=SharedLock())
             self.simulation.run([])
+        add_cleaner(
+            self.simulation, "finishes", lock=SharedLock()
+        )  # the index names what a killed clean deleted
+        self.simulation.run([])
         failures = [actor.failure for actor in self.simulation.actors if actor.failure is not None]
         if failures:
             raise failures[0]
