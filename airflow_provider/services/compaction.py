@@ -30,7 +30,11 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.services.archival import archived_content
-from airflow_provider.services.cleaning import archive_metadata_timeline, delete_superseded
+from airflow_provider.services.cleaning import (
+    archive_metadata_timeline,
+    delete_leftovers,
+    delete_superseded,
+)
 from airflow_provider.services.compaction_plan import (
     CompactionOperation,
     CompactionPlan,
@@ -270,6 +274,9 @@ def _carry_out(table: HudiTable, instant: str) -> CompactionResult:
             continue
         stats.append(stat)
     stats = _without_dropped(table, stats, instant)
+    if done := _result(storage, instant):  # by another engine, while this process had lost the lock
+        return done
+    delete_leftovers(storage, instant, stats)
     # The completion time is one millisecond after the requested time. It precedes all commits after the plan,
     # and every executor computes the same one.
     if storage.stat(_requested_path(instant)) is not None:

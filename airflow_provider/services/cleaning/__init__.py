@@ -5,7 +5,11 @@
 
 from airflow_provider.services.cleaning.clean_plan import CleanPlan
 from airflow_provider.services.cleaning.cleaning import clean, pending_cleans, plan_clean
-from airflow_provider.services.cleaning.metadata_cleaning import archive_metadata_timeline, delete_superseded
+from airflow_provider.services.cleaning.metadata_cleaning import (
+    archive_metadata_timeline,
+    delete_leftovers,
+    delete_superseded,
+)
 from airflow_provider.services.cleaning.retention import CleaningPolicy, Retention
 
 __all__ = [
@@ -14,6 +18,7 @@ __all__ = [
     "Retention",
     "archive_metadata_timeline",
     "clean",
+    "delete_leftovers",
     "delete_superseded",
     "pending_cleans",
     "plan_clean",

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.heartbeats import observe
 from airflow_provider.concurrency.log import Fate, fate_of
 from airflow_provider.concurrency.readers import READERS_FOLDER
+from airflow_provider.exceptions import NoSuchInstantError
 from airflow_provider.services.archival import archived_content, take_off
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
+    BASE_FILE,
     FileGroup,
     MetadataFile,
     MetadataTable,
@@ -28,6 +31,7 @@ from airflow_provider.table.timeline import (
     Instant,
     State,
     Timeline,
+    WriteStat,
     append_history,
     merge_history,
     newest_archived,
@@ -64,7 +68,41 @@ def delete_superseded(table: HudiTable) -> list[str]:
     """
     table.check_writable()
     storage = metadata_storage(table.storage)
-    return [each.path for each in superseded_files(table) if storage.delete(each.path)]
+    timeline, deleted = Timeline.load(storage), []
+    for instant in timeline.commits():
+        if instant.action is Action.COMMIT:
+            with suppress(NoSuchInstantError):  # it was just archived
+                stats = timeline.commit_metadata(instant).write_stats
+                deleted += delete_leftovers(storage, instant.requested_time, stats)
+    return deleted + [each.path for each in superseded_files(table) if storage.delete(each.path)]
+
+
+def delete_leftovers(storage: Storage, instant: str, stats: Iterable[WriteStat]) -> list[str]:
+    """Delete the base files of a compaction of the metadata table that its metadata does not name.
+
+    A JVM and this package may carry out one plan, if one of them dies or has lost the lock. hudi-rs reads no
+    file group that has two base files of one instant. ``HoodieTable#finalizeWrite`` deletes such files, too.
+
+    :param storage: the metadata table's storage.
+    :param instant: requested time of the compaction.
+    :param stats: the statistics of its base files.
+    :return: the paths of the deleted files.
+    """
+    stats = list(stats)
+    named = {stat.path for stat in stats}
+    written = (
+        (name, f"{partition}/{name}")
+        for partition in sorted({stat.partition_path for stat in stats})
+        for name in storage.names(partition)
+    )
+    return [
+        path
+        for name, path in written
+        if path not in named
+        and (base_file := BASE_FILE.match(name)) is not None
+        and base_file["instant"] == instant
+        and storage.delete(path)
+    ]
 
 
 def archive_metadata_timeline(table: HudiTable) -> list[str]:

@@ -348,6 +348,25 @@ def test_a_plan_that_a_jvm_carries_out_under_the_shared_lock_is_not_carried_out_
     check_indexes(table)
 
 
+@pytest.mark.parametrize("completes", ["this package", "the JVM"])
+def test_one_base_file_stays_of_two_executors(table: HudiTable, completes: str) -> None:
+    """hudi-rs reads no file group that has two base files of one instant."""
+    commit(table, 1)
+    instant = schedule(table)
+    storage = metadata_storage(table.storage)
+    path = f"files/files-0000-0_7-8-9_{instant}.hfile"
+    if completes == "this package":
+        storage.put(path, b"of a JVM that was killed")
+    run_compaction(table, instant)
+    if completes == "the JVM":
+        storage.put(path, b"of a process of this package that had lost the lock")
+        compact(table)
+    assert [name for name in storage.names("files") if instant in name] == [
+        f"files-0000-0_1-0-0_{instant}.hfile"
+    ]
+    check_indexes(table)
+
+
 def test_a_pending_plan_needs_nothing_of_the_commit_log(table: HudiTable) -> None:
     commit(table, 1)
     instant = schedule(table)

@@ -28,7 +28,7 @@ from tests.unit.concurrency.simulation.scheduler import Killed, NoLock
 from tests.unit.services.indexed_table import EVERY_COMMIT, check_indexes, commit, indexed_table, rows
 
 COMMITS = 5
-STEPS = 160  # more operations than a compactor takes; a test checks that
+STEPS = 180  # more operations than a compactor takes; a test checks that
 _OPERATIONS = (
     "put_if_absent",
     "move_if_absent",
