@@ -24,6 +24,7 @@ from airflow_provider.concurrency.indexes import current_indexes
 from airflow_provider.concurrency.plans import MAX_FAILURES, Service, log_head, stopping_itself
 from airflow_provider.exceptions import (
     CorruptTableError,
+    LockLostError,
     NoSuchInstantError,
     SnapshotUnavailableError,
     TableServiceError,
@@ -229,6 +230,7 @@ def run_compaction(table: HudiTable, instant: str, *, lock: LockProvider | None 
     :param instant: requested time of the plan.
     :param lock: the table lock; by the table's options when None.
     :raises LockTimeoutError: when a lock that other engines share is not acquired in time.
+    :raises LockLostError: when such a lock is lost before the end; run the compaction again.
     :raises NoSuchInstantError: when this package has made no such plan.
     :raises CorruptTableError: when files of the plan are gone although no process has completed it.
     :raises UnsupportedTableError: when this package does not write such a table.
@@ -236,10 +238,10 @@ def run_compaction(table: HudiTable, instant: str, *, lock: LockProvider | None 
     table.check_writable()
     lock = lock or open_lock(table.hudi_options.lock, table.storage)
     with lock if lock.excludes_hudi and not lock.is_held() else nullcontext():
-        return _carry_out(table, instant)
+        return _carry_out(table, instant, lock)
 
 
-def _carry_out(table: HudiTable, instant: str) -> CompactionResult:
+def _carry_out(table: HudiTable, instant: str, lock: LockProvider) -> CompactionResult:
     publish_head(table.storage, CommitLog(table.storage))
     storage = metadata_storage(table.storage)
     if done := _result(storage, instant):
@@ -274,9 +276,15 @@ def _carry_out(table: HudiTable, instant: str) -> CompactionResult:
             continue
         stats.append(stat)
     stats = _without_dropped(table, stats, instant)
-    if done := _result(storage, instant):  # by another engine, while this process had lost the lock
-        return done
-    delete_leftovers(storage, instant, stats)
+    if lock.excludes_hudi:
+        if done := _result(storage, instant):  # by another engine, while this process had lost the lock
+            return done
+        if not lock.is_held():
+            raise LockLostError(
+                f"table {table.location}: compaction {instant} of its metadata table has lost the lock "
+                "before its end, and another engine may carry it out; run it again"
+            )
+        delete_leftovers(storage, instant, stats)
     # The completion time is one millisecond after the requested time. It precedes all commits after the plan,
     # and every executor computes the same one.
     if storage.stat(_requested_path(instant)) is not None:

@@ -99,7 +99,7 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
         return False
     if entry.indexes and not isinstance(entry, Plan | Savepoint):
         # The indexes come first, so that no reader sees data that an index lacks.
-        is_watched = commit is not None or has_other_writers(storage)
+        is_watched = commit is not None or (not changes_indexes and has_other_writers(storage))
         if is_watched and state_in_indexes(storage, entry.instant, entry.completion_time) is None:
             _stage_again(storage, entry)
         publish_staged(storage, entry.instant, entry.completion_time)

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit.unlogged_commits import find_unlogged_commits, log_unlogged_commits
+from airflow_provider.concurrency.conflicts import has_other_writers
 from airflow_provider.concurrency.indexes.log_to_indexes import current_indexes
 from airflow_provider.concurrency.log import IndexState
 from airflow_provider.exceptions import CorruptTableError
@@ -91,6 +92,14 @@ def _log_missed(table: HudiTable) -> None:
         current_indexes(table.storage, commit_log, commit_log.newest()),
         table.timeline(),
     )
+
+
+def test_an_index_is_built_on_a_table_that_has_other_writers(table: HudiTable) -> None:
+    Jvm(table).upsert({20: 1.0})
+    ingest_arrow(table, rows([21]))
+    assert has_other_writers(table.storage)
+    run(table, schedule(table))
+    assert_indexes_equal_a_rebuild(HudiTable.at(table.storage), ALL)
 
 
 def test_nothing_is_archived_that_no_index_knows(indexed: HudiTable) -> None:

@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 
 from airflow_provider.concurrency import CommitLog, begin_planned, pending_instants, rollback_dead_writers
 from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
-from airflow_provider.exceptions import CorruptTableError, InvalidInputError, NoSuchInstantError
+from airflow_provider.exceptions import (
+    CorruptTableError,
+    InvalidInputError,
+    LockLostError,
+    NoSuchInstantError,
+)
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import pending_indexings, run_index
 from airflow_provider.indexing.schedule import schedule_index
@@ -348,6 +353,10 @@ def test_a_plan_that_a_jvm_carries_out_under_the_shared_lock_is_not_carried_out_
     check_indexes(table)
 
 
+class HeldByBothEngines(NoLock):
+    excludes_hudi = True
+
+
 @pytest.mark.parametrize("completes", ["this package", "the JVM"])
 def test_one_base_file_stays_of_two_executors(table: HudiTable, completes: str) -> None:
     """hudi-rs reads no file group that has two base files of one instant."""
@@ -357,7 +366,7 @@ def test_one_base_file_stays_of_two_executors(table: HudiTable, completes: str) 
     path = f"files/files-0000-0_7-8-9_{instant}.hfile"
     if completes == "this package":
         storage.put(path, b"of a JVM that was killed")
-    run_compaction(table, instant)
+    run_compaction(table, instant, lock=HeldByBothEngines())
     if completes == "the JVM":
         storage.put(path, b"of a process of this package that had lost the lock")
         compact(table)
@@ -365,6 +374,24 @@ def test_one_base_file_stays_of_two_executors(table: HudiTable, completes: str) 
         f"files-0000-0_1-0-0_{instant}.hfile"
     ]
     check_indexes(table)
+
+
+def test_a_compaction_that_has_lost_the_shared_lock_completes_nothing(table: HudiTable) -> None:
+    """A JVM may be carrying the plan out: its base file stays."""
+    commit(table, 1)
+    instant = schedule(table)
+    storage = metadata_storage(table.storage)
+    path = f"files/files-0000-0_7-8-9_{instant}.hfile"
+    storage.put(path, b"of a JVM that works")
+
+    class Lost(HeldByBothEngines):
+        def is_held(self) -> bool:
+            return False
+
+    with pytest.raises(LockLostError, match=f"compaction {instant} of its metadata table has lost the lock"):
+        run_compaction(table, instant, lock=Lost())
+    assert storage.stat(path) is not None
+    assert pending_compactions(table) == [instant]
 
 
 def test_a_pending_plan_needs_nothing_of_the_commit_log(table: HudiTable) -> None:
