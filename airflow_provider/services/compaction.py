@@ -320,6 +320,7 @@ def compact(
     :return: one result for each compaction, the new one last; empty when nothing was due.
     :raises ServiceStoppedError: when compaction failed too often on this table.
     :raises LockTimeoutError: when the table lock is not acquired in time.
+    :raises LockLostError: see :func:`run_compaction`.
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider.concurrency.commit.publish import staged_metadata_path
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path
 from airflow_provider.concurrency.conflicts import Conflict
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo
 from airflow_provider.concurrency.log import Commit

@@ -11,12 +11,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 
-from airflow_provider.concurrency.commit.publish import (
-    completed_instant,
-    ensure_published,
-    staged_metadata_path,
-    staged_plan_path,
-)
+from airflow_provider.concurrency.commit.publish import completed_instant, ensure_published
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path, staged_plan_path
 from airflow_provider.concurrency.conflicts import as_entry, changes_something
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.indexes import TableIndexes, drop_staged, table_indexes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_provider.concurrency.commit.commit_point import commit
 from airflow_provider.concurrency.commit.concurrent_changes import Moment
-from airflow_provider.concurrency.commit.publish import staged_metadata_path, staged_plan_path
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path, staged_plan_path
 from airflow_provider.concurrency.commit.unlogged_commits import log_unlogged_commits
 from airflow_provider.concurrency.conflicts import PRIORITIES
 from airflow_provider.concurrency.indexes import DROP_INDEX

@@ -16,9 +16,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path, staged_plan_path
+from airflow_provider.concurrency.commit.undone_files import (
+    clean_up,
+    data_files_of,
+    files_in,
+    forget_buckets,
+    hide,
+    hide_completed,
+    hide_pending,
+)
 from airflow_provider.concurrency.conflicts import has_other_writers, is_lost, unmark_open_transaction
 from airflow_provider.concurrency.heartbeats import heartbeat_path
 from airflow_provider.concurrency.indexes import (
@@ -44,9 +53,7 @@ from airflow_provider.concurrency.log import (
     fate_of,
 )
 from airflow_provider.exceptions import CorruptTableError
-from airflow_provider.table.bucket_index import delete_hashing_metadata
 from airflow_provider.table.file_groups import FileSystemView
-from airflow_provider.table.files import delete_markers, parse_data_file_name
 from airflow_provider.table.metadata_table import METADATA_FOLDER
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
@@ -68,8 +75,6 @@ from airflow_provider.table.timeline import (
 log = logging.getLogger(__name__)
 
 _PENDING = (State.REQUESTED, State.INFLIGHT)
-
-STAGED_FOLDER = ".hoodie/commit_log/staged"
 
 
 def completed_instant(entry: LogEntry) -> Instant:
@@ -175,84 +180,6 @@ def _published_path(entry: LogEntry) -> str:
         return instant_path(completed_instant(entry))
     path = instant_path(Instant(entry.instant, entry.action, State.REQUESTED))
     return f"{METADATA_FOLDER}/{path}" if entry.on_metadata_table else path
-
-
-def clean_up(storage: Storage, instant: str, action: Action) -> list[str]:
-    """Delete the files of a dead instant: data files first, so that a crash can be resumed.
-
-    :param storage: the table's storage.
-    :param instant: requested time of an instant that a log entry declared dead.
-    :param action: the instant's action.
-    :return: paths of the data files deleted.
-    """
-    deleted = [path for path in data_files_of(storage, instant, action) if storage.delete(path)]
-    delete_markers(storage, instant)
-    drop_staged(storage, instant)
-    _forget_buckets(storage, instant, action, _planned_partitions(storage, instant, action))
-    take_off_pending(storage, instant, action)
-    storage.delete(staged_metadata_path(instant))
-    storage.delete(staged_plan_path(instant))
-    unmark_open_transaction(storage, instant)
-    storage.delete(heartbeat_path(instant))
-    return deleted
-
-
-def take_off_pending(storage: Storage, instant: str, action: Action) -> None:
-    """Delete the pending files of an instant that has ended.
-
-    :param storage: the table's storage.
-    :param instant: the instant's requested time.
-    :param action: under which it is pending.
-    """
-    for state in reversed(_PENDING):
-        storage.delete(instant_path(Instant(instant, action, state)))
-
-
-def data_files_of(storage: Storage, instant: str, action: Action) -> list[str]:
-    """Paths of the data files that a pending instant wrote, found by its plan.
-
-    A writer writes its plan before its first data file, so no plan means no file.
-    """
-    return files_in(storage, _planned_partitions(storage, instant, action), instant)
-
-
-def _planned_partitions(storage: Storage, instant: str, action: Action) -> set[str]:
-    plan = instant_path(Instant(instant, action, State.INFLIGHT))
-    try:
-        content = storage.read(plan)
-    except FileNotFoundError:
-        return set()
-    return {stat.partition_path for stat in decode_commit_metadata(content).write_stats} if content else set()
-
-
-def _forget_buckets(storage: Storage, instant: str, action: Action, partitions: Iterable[str]) -> None:
-    """Delete the hashing metadata that an undone instant has put into partitions."""
-    if action in (Action.REPLACE_COMMIT, Action.CLUSTERING):
-        delete_hashing_metadata(storage, instant, partitions)
-
-
-def files_in(storage: Storage, partitions: Iterable[str], instant: str) -> list[str]:
-    """Paths of the data files that an instant wrote into some partitions."""
-    return [
-        f"{partition}/{name}".lstrip("/")
-        for partition in sorted(partitions)
-        for name in storage.names(partition)
-        if instant in name and (parsed := parse_data_file_name(name)) and parsed.instant == instant
-    ]
-
-
-def staged_metadata_path(instant: str) -> str:
-    """Where a writer stages its commit metadata before its entry is put."""
-    return f"{STAGED_FOLDER}/{instant}.avro"
-
-
-def staged_plan_path(instant: str) -> str:
-    """Where a plan is staged before its entry is put.
-
-    The path differs from that of the same instant's commit metadata. Otherwise a publisher that was paused
-    right before it moved the plan would move the metadata when it wakes up.
-    """
-    return f"{STAGED_FOLDER}/{instant}.requested.avro"
 
 
 def _is_newest(storage: Storage, entry: LogEntry) -> bool:
@@ -382,8 +309,8 @@ def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
     else:
         if deletes:
             deleted = [path for path in doomed if storage.delete(path)]
-        _hide(storage, Timeline.load(storage), dead, dead_action)
-        _forget_buckets(storage, dead, dead_action, {group.partition_path for group in entry.touched})
+        hide(storage, Timeline.load(storage), dead, dead_action)
+        forget_buckets(storage, dead, dead_action, {group.partition_path for group in entry.touched})
         unmark_open_transaction(storage, dead)
     metadata = {
         "startRollbackTime": entry.instant,
@@ -432,14 +359,14 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
             _put(storage, Instant(entry.instant, Action.RESTORE, state), content)
         timeline = Timeline.load(storage)
         for undone in restored["restoreInstantInfo"]:
-            _hide(storage, timeline, undone["commitTime"], Action(undone["action"]))
+            hide(storage, timeline, undone["commitTime"], Action(undone["action"]))
         for undone, rollbacks in restored["hoodieRestoreMetadata"].items():
             for one in rollbacks:
                 for partition in one["partitionMetadata"].values():
                     for url in partition["successDeleteFiles"]:
                         storage.delete(url.removeprefix(storage.root).removeprefix("/"))
                 for each in one["instantsRollback"]:
-                    _forget_buckets(storage, undone, Action(each["action"]), one["partitionMetadata"])
+                    forget_buckets(storage, undone, Action(each["action"]), one["partitionMetadata"])
     if not _move_staged(storage, entry) and not _is_shown(storage, entry):
         raise _gone(storage, entry)
 
@@ -451,13 +378,13 @@ def _clear_undone(storage: Storage, entry: Revert) -> None:
     later, and no other process would find what is left if this one died.
     """
     dead, action = entry.rolls_back, entry.rolled_back_action
-    _hide_completed(storage, Timeline.load(storage), dead)
+    hide_completed(storage, Timeline.load(storage), dead)
     partitions = {group.partition_path for group in entry.written}
     for path in files_in(storage, partitions, dead):
         storage.delete(path)
-    _forget_buckets(storage, dead, action, partitions)
-    _hide_pending(storage, dead, action)
+    forget_buckets(storage, dead, action, partitions)
     clean_up(storage, dead, action)
+    hide_pending(storage, dead, action)
 
 
 def _stage_again(storage: Storage, entry: LogEntry) -> None:
@@ -480,30 +407,3 @@ def _stage_again(storage: Storage, entry: LogEntry) -> None:
             lambda: FileSystemView(storage, timeline),
             schema_of_commit(metadata),
         )
-
-
-def _hide(storage: Storage, timeline: Timeline, instant: str, action: Action) -> None:
-    """Take a completed instant from the timeline."""
-    _hide_completed(storage, timeline, instant)
-    _hide_pending(storage, instant, action)
-
-
-def _hide_completed(storage: Storage, timeline: Timeline, instant: str) -> None:
-    # The staged metadata goes first, because a publisher could bring the instant back from it.
-    storage.delete(staged_metadata_path(instant))
-    found = timeline.find(instant)
-    if found is not None and found.state is State.COMPLETED:
-        storage.delete(instant_path(found))
-
-
-def _hide_pending(storage: Storage, instant: str, action: Action) -> None:
-    for pending in (action, *_BEFORE_COMPLETED.get(action, ())):
-        for state in (State.INFLIGHT, State.REQUESTED):
-            storage.delete(instant_path(Instant(instant, pending, state)))
-
-
-_BEFORE_COMPLETED = {
-    Action.REPLACE_COMMIT: (Action.CLUSTERING,),
-    Action.COMMIT: (Action.COMPACTION,),
-    Action.DELTA_COMMIT: (Action.LOG_COMPACTION,),
-}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from airflow_provider.concurrency.commit.commit_point import commit
 from airflow_provider.concurrency.commit.concurrent_changes import Moment
-from airflow_provider.concurrency.commit.publish import staged_metadata_path
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path
 from airflow_provider.concurrency.commit.undo_entry import revert_entry
 from airflow_provider.concurrency.conflicts import as_entry
 from airflow_provider.concurrency.indexes import StagedChange, change_of_metadata

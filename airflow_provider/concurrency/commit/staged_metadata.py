@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from airflow_provider.concurrency.commit.commit_content import CommitContent
-from airflow_provider.concurrency.commit.publish import files_in, staged_metadata_path, staged_plan_path
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path, staged_plan_path
+from airflow_provider.concurrency.commit.undone_files import files_in
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo
 from airflow_provider.concurrency.indexes import StagedChange, change_of_write, drop_staged
 from airflow_provider.concurrency.log import IndexState

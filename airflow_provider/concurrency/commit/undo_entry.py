@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 from airflow_provider.concurrency.commit.concurrent_changes import Moment
-from airflow_provider.concurrency.commit.publish import files_in
+from airflow_provider.concurrency.commit.undone_files import files_in
 from airflow_provider.concurrency.conflicts import OWNER, PRIORITIES
 from airflow_provider.concurrency.indexes import StagedChange, change_of_undoing, state_in_indexes
 from airflow_provider.concurrency.log import Commit, CommitLog, IndexState, Revert, commit_of

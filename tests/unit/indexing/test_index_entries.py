@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider.concurrency import PRIORITIES, CommitLog
 from airflow_provider.concurrency.commit import IndexChange, Moment, change_indexes, commit, drop_indexes
-from airflow_provider.concurrency.commit.publish import staged_metadata_path, staged_plan_path
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path, staged_plan_path
 from airflow_provider.concurrency.indexes import DROP_INDEX
 from airflow_provider.concurrency.log.log_entry import Archival, Commit, LogEntry, Plan
 from airflow_provider.locks.owner import describe_owner

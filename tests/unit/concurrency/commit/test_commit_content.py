@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider.concurrency.commit.commit_content import REBASED_ONTO, CommitContent, Rebased
-from airflow_provider.concurrency.commit.publish import staged_metadata_path
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path
 from airflow_provider.concurrency.conflicts import Conflict
 from airflow_provider.concurrency.conflicts.rules import Outcome, WriteDescription
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit.commit_point import commit
 from airflow_provider.concurrency.commit.concurrent_changes import Moment
-from airflow_provider.concurrency.commit.publish import staged_metadata_path, staged_plan_path
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path, staged_plan_path
 from airflow_provider.concurrency.heartbeats.heartbeat import HEARTBEAT_FOLDER
 from airflow_provider.concurrency.log.commit_log import COMMIT_LOG_FOLDER
 from airflow_provider.concurrency.log.log_entry import Archival, LogEntry

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider.concurrency import CommitLog
 from airflow_provider.concurrency.commit import commit, is_there, replay_commit, undo_replayed
-from airflow_provider.concurrency.commit.publish import staged_metadata_path
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path
 from airflow_provider.concurrency.log.log_entry import Archival, Commit, Revert
 from airflow_provider.exceptions import TableError
 from airflow_provider.indexing.run import run_index

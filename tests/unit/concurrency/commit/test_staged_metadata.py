@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider.concurrency.commit.commit_content import CommitContent
-from airflow_provider.concurrency.commit.publish import staged_metadata_path, staged_plan_path
 from airflow_provider.concurrency.commit.staged_metadata import StagedWrite
+from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path, staged_plan_path
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo
 from airflow_provider.exceptions import CommitError, InvalidInputError
 from airflow_provider.table import HudiTable

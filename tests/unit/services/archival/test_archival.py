@@ -20,7 +20,7 @@ from airflow_provider.concurrency import (
     schedule,
 )
 from airflow_provider.concurrency.commit.commit_point import commit
-from airflow_provider.concurrency.commit.publish import STAGED_FOLDER
+from airflow_provider.concurrency.commit.staged_paths import STAGED_FOLDER
 from airflow_provider.concurrency.log.log_entry import Archival, Commit, Plan
 from airflow_provider.concurrency.undo.reverts import revert_entry
 from airflow_provider.exceptions import (

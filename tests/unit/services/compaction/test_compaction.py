@@ -47,6 +47,7 @@ from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.instant import Action, Instant, State, after, before
 from airflow_provider.table.timeline.metadata import decode, encode
+from tests.unit.concurrency.other_hudi_writers.another_engine import SharedLock
 from tests.unit.concurrency.simulation.scheduler import NoLock
 from tests.unit.services.indexed_table import (
     EVERY_COMMIT,
@@ -337,7 +338,7 @@ def test_a_plan_that_a_jvm_carries_out_under_the_shared_lock_is_not_carried_out_
     instant = schedule(table)
     completed_by_the_jvm = after(after(instant))
 
-    class SharedLock(Meanwhile):
+    class TakenByTheJvm(Meanwhile):
         excludes_hudi = True
 
     def jvm() -> None:
@@ -345,16 +346,12 @@ def test_a_plan_that_a_jvm_carries_out_under_the_shared_lock_is_not_carried_out_
             clock.setattr(compaction, "after", lambda _: completed_by_the_jvm)
             run_compaction(table, instant)
 
-    result = run_compaction(table, instant, lock=SharedLock(jvm))
+    result = run_compaction(table, instant, lock=TakenByTheJvm(jvm))
     assert result.completion_time == completed_by_the_jvm
     assert [i.requested_time for i in metadata_timeline(table).commits()].count(instant) == 1
     timeline = Path(table.location, ".hoodie/metadata/.hoodie/timeline")
     assert len(list(timeline.glob(f"{instant}_*"))) == 1
     check_indexes(table)
-
-
-class HeldByBothEngines(NoLock):
-    excludes_hudi = True
 
 
 @pytest.mark.parametrize("completes", ["this package", "the JVM"])
@@ -366,7 +363,7 @@ def test_one_base_file_stays_of_two_executors(table: HudiTable, completes: str) 
     path = f"files/files-0000-0_7-8-9_{instant}.hfile"
     if completes == "this package":
         storage.put(path, b"of a JVM that was killed")
-    run_compaction(table, instant, lock=HeldByBothEngines())
+    run_compaction(table, instant, lock=SharedLock())
     if completes == "the JVM":
         storage.put(path, b"of a process of this package that had lost the lock")
         compact(table)
@@ -384,7 +381,7 @@ def test_a_compaction_that_has_lost_the_shared_lock_completes_nothing(table: Hud
     path = f"files/files-0000-0_7-8-9_{instant}.hfile"
     storage.put(path, b"of a JVM that works")
 
-    class Lost(HeldByBothEngines):
+    class Lost(SharedLock):
         def is_held(self) -> bool:
             return False
 
