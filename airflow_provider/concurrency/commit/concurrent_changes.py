@@ -198,16 +198,19 @@ class Moment:
         """The snapshot at this moment."""
         undone: list[LogEntry] = []
 
-        def load() -> Timeline:
-            timeline = self.timeline  # loaded before the log is read, so that the log knows all it shows
-            later = list(self._log.after(self.sequence))
-            # The files of instants that were undone since may be gone; the commit will find the conflict.
-            undone[:] = [
+        def undone_of(later: Iterable[LogEntry]) -> list[LogEntry]:
+            return [
                 entry
                 for entry in later
                 if isinstance(entry, Restore)
                 or (isinstance(entry, Revert) and entry.reverts <= self.sequence)
             ]
+
+        def load() -> Timeline:
+            timeline = self.timeline  # loaded before the log is read, so that the log knows all it shows
+            later = list(self._log.after(self.sequence))
+            # The files of instants that were undone since may be gone; the commit will find the conflict.
+            undone[:] = undone_of(later)
             hidden = {instant for entry in later for instant in entry.shown_or_hidden}
             if not hidden:
                 return timeline
@@ -219,7 +222,13 @@ class Moment:
             known = {each.partition for each in there if each.is_complete or not each.instant}
             if not known:
                 return None
-            return UsableIndexes(self._storage, timeline(), is_moment=not undone, known=known)
+            return UsableIndexes(
+                self._storage,
+                timeline(),
+                is_moment=not undone,
+                known=known,
+                was_undone=lambda: len(undone_of(self._log.after(self.sequence))) > len(undone),
+            )
 
         return FileSystemView(self._storage, load, indexes)
 

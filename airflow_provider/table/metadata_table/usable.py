@@ -66,6 +66,8 @@ class UsableIndexes:
     :param is_moment: whether the timeline shows every instant up to its newest completion time. Only then can
         the record index and ``partition_stats`` answer.
     :param known: the indexes that may be complete, when the caller knows; other indexes are not looked for.
+    :param was_undone: whether an instant that the timeline shows has been undone since the timeline was
+        loaded. The index ``files`` lacks its files then, although the timeline still needs them.
     """
 
     def __init__(
@@ -75,11 +77,13 @@ class UsableIndexes:
         *,
         is_moment: bool = True,
         known: Collection[str] | None = None,
+        was_undone: Callable[[], bool] = lambda: False,
     ) -> None:
         self._storage = storage
         self._timeline = timeline
         self._is_moment = is_moment
         self._known = known
+        self._was_undone = was_undone
         self._look_anew()
 
     def _look_anew(self) -> None:
@@ -226,11 +230,17 @@ class UsableIndexes:
             reraise=True,
         )
         try:
-            return looks(lambda: look(self._table(partition)) if self.has(partition) else None)
+            found = looks(lambda: look(self._table(partition)) if self.has(partition) else None)
         except FileNotFoundError as error:
             log.info("table %s: index %s went away: %s", self._storage.root, partition, error)
             self._usable[partition] = False
             return None
+        if found is not None and self._was_undone():
+            told = "table %s: index %s is not used: a commit of the snapshot was undone meanwhile"
+            log.info(told, self._storage.root, partition)
+            self._usable[partition] = False
+            return None
+        return found
 
     def _table(self, partition: str) -> MetadataTable:
         return self._at_moment if partition in _OF_THE_MOMENT else self._newest

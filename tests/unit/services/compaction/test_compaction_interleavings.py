@@ -22,7 +22,13 @@ from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.metadata_table.partitions import MetadataPartition
 from airflow_provider.table.metadata_table.reader import MetadataTable, metadata_storage
 from airflow_provider.table.metadata_table.records import FileList
-from tests.unit.concurrency.simulation.actors import add_archiver, add_compactor, add_writer
+from tests.unit.concurrency.simulation.actors import (
+    REVERT,
+    add_archiver,
+    add_clusterer,
+    add_compactor,
+    add_writer,
+)
 from tests.unit.concurrency.simulation.invariants import check
 from tests.unit.concurrency.simulation.reading_actors import add_reader
 from tests.unit.concurrency.simulation.rows import PARTITION
@@ -121,6 +127,25 @@ def test_any_interleaving_of_compactors_keeps_the_index(share: int) -> None:
     examples = max(1, int(os.environ.get("INTERLEAVINGS", "400")) // (10 * SHARES))
     machine = settings(max_examples=examples, stateful_step_count=STEPS)
     run_state_machine_as_test(CompactedInterleaving, settings=machine)  # type: ignore[no-untyped-call]
+
+
+def test_a_clustering_is_undone_while_a_writer_that_is_rebased_onto_it_lists_the_files() -> None:
+    """The index lacks the files of the clustering by then, and the writer's moment shows no others."""
+    simulation = indexed().copy()
+    add_writer(simulation, "first", "a")
+    simulation.run([])
+    for name in "bc":
+        add_writer(simulation, f"upserts {name}", name, policy=REVERT)
+        simulation.go_on_to(simulation.actors[-1], ".inflight")
+        add_clusterer(simulation, f"clusterer of {name}")
+        simulation.go_on(simulation.actors[-1])
+    _, listing, _, reverting, _ = simulation.actors
+    simulation.go_on_to(reverting, "put_if_absent .hoodie/commit_log/0")
+    simulation.go_on_to(listing, "list .hoodie/metadata/files")
+    simulation.go_on_to(reverting, "rollback.requested")
+    simulation.run([])
+    check(simulation)
+    check_index(simulation)
 
 
 def test_two_compactors_and_a_writer_take_turns() -> None:
