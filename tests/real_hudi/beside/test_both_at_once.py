@@ -41,6 +41,8 @@ OF_THE_JVM = {
 SECONDS_THAT_THE_JVM_STANDS_STILL = 3
 SECONDS_OF_OUR_LEASE = 3.0
 SECONDS_THAT_OURS_STANDS_STILL = 5
+BEATS_OF_OURS = {"heartbeat_interval": 1.0, "tolerable_misses": 2}
+"""The JVM rolls ours back while it stands still."""
 
 
 @pytest.fixture
@@ -63,8 +65,8 @@ def test_nothing_acknowledged_is_lost_and_neither_side_starves(
     shared = SharedTable.of_the_jvm(hudi, location, first, options)
     lock = {**one_lock.ours, "lease_seconds": SECONDS_OF_OUR_LEASE}
     theirs = Theirs(shared, theirs_keys, folder)
-    ours = Ours(shared.location, lock, one_lock.beats, ours_keys)
-    services = Ours(shared.location, lock, one_lock.beats, None)
+    ours = Ours(shared.location, lock, BEATS_OF_OURS, ours_keys)
+    services = Ours(shared.location, lock, BEATS_OF_OURS, None)
     told = until_both_have_enough(theirs, ours, services)
     # The JVM ends last: a write of ours may wait for a clustering that the JVM has planned, and that its next
     # write executes.

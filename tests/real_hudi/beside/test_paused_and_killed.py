@@ -46,8 +46,6 @@ def pending(shared: SharedTable) -> list[str]:
     return [each.requested_time for each in shared.table.timeline().pending()]
 
 
-BEATS_ONCE_A_MINUTE = {"hoodie.client.heartbeat.interval_in_ms": "60000"}
-"""With this heartbeat a writer that is paused for seconds is not dead for the JVM."""
 LAZY = {"hoodie.clean.failed.writes.policy": "LAZY"}
 """Otherwise the JVM rolls back every pending instant when it begins."""
 
@@ -67,7 +65,7 @@ def test_a_commit_of_the_jvm_between_our_data_files_and_our_lock(
     mine = [*(each for each in rows(range(8, 20), 200, 2) if each["part"] == "p1"), row(100, 2, 2, part="p1")]
     writer = OurWriter(locked.location, mine, LOCKED, signal.SIGSTOP, one_lock.ours)
     writer.wait_for_the_point()
-    locked.theirs([row(0, 300, 3)], options=BEATS_ONCE_A_MINUTE)
+    locked.theirs([row(0, 300, 3)])
     assert writer.go_on().error is None
     locked.add(mine)
     locked.check()
@@ -96,7 +94,7 @@ def test_ours_stands_still_under_the_lock_until_the_jvm_rolls_it_back(
     """The pause is longer than lease and heartbeat. Writes that this package acknowledges afterwards stay."""
     mine = [*rows(range(5, 15), 200, 2), *NEW]
     lock = {**one_lock.ours, "lease_seconds": 3.0}
-    writer = OurWriter(locked.location, mine, point, signal.SIGSTOP, lock, **one_lock.beats)
+    writer = OurWriter(locked.location, mine, point, signal.SIGSTOP, lock)
     writer.wait_for_the_point()
     [instant] = pending(locked)
     one_lock.wait_until_nobody_holds_it(locked.table)

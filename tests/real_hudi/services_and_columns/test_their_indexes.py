@@ -225,7 +225,7 @@ def test_a_write_of_ours_that_a_later_requested_one_overtakes_under_the_record_i
     mine = rows(range(5, 15), 400, 4)
     meets = table_that_meets(shared.location, WRITTEN, lambda: shared.theirs(rows(range(8, 12), 300, 3)))
     lock = open_lock(one_lock.ours, meets.storage)
-    ingest_arrow(meets, pa.Table.from_pylist(mine, SCHEMA), lock=lock, on_conflict="rebase", **one_lock.beats)
+    ingest_arrow(meets, pa.Table.from_pylist(mine, SCHEMA), lock=lock, on_conflict="rebase")
     shared.add(mine)
     shared.check()
     check_metadata_table(hudi, shared.table)
