@@ -23,6 +23,7 @@
     │   ├── CorruptTableError
     │   ├── DuplicateRecordKeyError
     │   ├── NoSuchInstantError
+    │   │   └── CommitUndoneError        (retryable)
     │   ├── SnapshotUnavailableError
     │   │   └── SnapshotNotSettledError  (retryable)
     │   └── CheckpointExpiredError
@@ -164,6 +165,12 @@ class DuplicateRecordKeyError(TableError):
 
 class NoSuchInstantError(TableError):
     """Raised when an instant named by the caller is not on the timeline."""
+
+
+class CommitUndoneError(NoSuchInstantError):
+    """Raised when a commit of a snapshot is undone before the snapshot's files are listed."""
+
+    retryable = True
 
 
 class NoWriteIdError(TableError):

@@ -54,10 +54,11 @@ def show_(
 
 def files(name: TableArgument, as_json: AsJson = False, as_of: str | None = None) -> None:
     """Show the file groups that a reader sees, with the files of their newest slice."""
+    from airflow_provider.table.file_groups import looking_again
     from airflow_provider.table.reading import file_slices
 
     table = opened_table(name)
-    base_files = table.view(as_of).all_base_files()
+    base_files = looking_again(lambda: table.view(as_of).all_base_files())()
     if table.config.table_type == "MERGE_ON_READ":
         sizes = {each.path: each.size for each in base_files}
         _show_files([_described(each, sizes) for each in file_slices(table, as_of)], as_json)

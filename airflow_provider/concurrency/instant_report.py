@@ -7,10 +7,12 @@ from typing import Any
 from airflow_provider.concurrency.conflicts import has_other_writers, pending_instants
 from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Savepoint
 from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.table.file_groups import looking_again
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import Action, Instant, State, Timeline, decode_any, find_archived
 
 
+@looking_again
 def describe_table(table: HudiTable) -> dict[str, Any]:
     """The configuration of a table, and what it holds now.
 

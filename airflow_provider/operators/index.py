@@ -33,6 +33,7 @@ from airflow_provider.operators._base import (
     plan_named,
     texts,
 )
+from airflow_provider.table.file_groups import looking_again
 from airflow_provider.table.hudi_options import Topic
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import Action
@@ -337,6 +338,7 @@ class DropIndexOperator(TableOperator):
         return {"table": self.table, **result, **NO_TRANSACTION}
 
 
+@looking_again
 def _sizes(table: HudiTable) -> list[int]:
     view = table.view()
     files = (file for each in view.partitions() for file in (*view.base_files(each), *view.log_files(each)))

@@ -18,6 +18,7 @@ from airflow_provider.indexing import index_status
 from airflow_provider.locks import LockProvider
 from airflow_provider.reports.history import TableHistory
 from airflow_provider.reports.timeline_report import lane_of, who
+from airflow_provider.table.file_groups import looking_again
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import State, Timeline, format_time, parse_time, timeline_zone
 
@@ -119,6 +120,7 @@ def _state(timeline: Timeline) -> str:
     return f"{timeline.newest_completion} {len(timeline.instants)}"
 
 
+@looking_again
 def _size(table: HudiTable) -> tuple[int, int]:
     base_files = table.view().all_base_files()
     return len(base_files), sum(each.size for each in base_files)

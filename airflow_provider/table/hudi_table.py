@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from airflow_provider.table.file_groups import (
     check_complete,
     check_not_cleaned,
     invisible_commits,
+    looking_again,
 )
 from airflow_provider.table.hudi_options import HudiOptions
 from airflow_provider.table.merge_semantics import MergeSemantics
@@ -57,11 +58,13 @@ from airflow_provider.table.timeline import (
     CommitMetadata,
     Instant,
     Timeline,
+    check_files_of_undone,
     find_commit,
     settled_timeline,
     table_schema,
     timeline_as_of,
-    without_restored,
+    undone_since,
+    without_undone,
 )
 from airflow_provider.table.writable import check_layout
 
@@ -227,10 +230,12 @@ class HudiTable:
 
         :param as_of: see :meth:`~airflow_provider.table.timeline.active.Timeline.as_of`; now when None.
         :param valid_write_ids: see :meth:`select_files`.
+        :return: a view that lists files when they are asked for. It raises
+            :class:`~airflow_provider.exceptions.CommitUndoneError` if one of its commits has been undone by
+            then. :func:`~airflow_provider.table.file_groups.looking_again` makes another view then.
         :raises SnapshotUnavailableError: when a visible commit depends on an invisible one.
         :raises SnapshotNotSettledError: when a write may still complete by ``as_of``.
         """
-
         return self._view(as_of, valid_write_ids)[0]
 
     @property
@@ -285,6 +290,7 @@ class HudiTable:
         found = self.select_files(where, as_of, valid_write_ids=valid_write_ids)
         return list(found.base_files)
 
+    @looking_again
     def select_files(
         self,
         where: Where | None = None,
@@ -313,6 +319,7 @@ class HudiTable:
         columns = pa.schema([]) if where is None else self.schema_on(view.timeline).columns
         return select_files(view, self.config, columns, where)
 
+    @looking_again
     def select_rows(
         self,
         where: Where | None = None,
@@ -360,9 +367,9 @@ class HudiTable:
 
         def load() -> Timeline:
             if as_of is None:
-                timeline = without_restored(self.timeline())
+                timeline = without_undone(self.timeline())
             else:
-                timeline = without_restored(settled_timeline(self.storage, self.timeline, as_of))
+                timeline = without_undone(settled_timeline(self.storage, self.timeline, as_of))
                 timeline = timeline_as_of(self.storage, timeline, as_of)
             if valid_write_ids is None:
                 return timeline
@@ -374,11 +381,26 @@ class HudiTable:
             # The metadata table of layout 1 has another format.
             if self.config.layout != 2 or not self.config.metadata_partitions:
                 return None
-            return UsableIndexes(self.storage, timeline(), is_moment=not hidden)
+            shown = timeline()
+            return UsableIndexes(
+                self.storage,
+                shown,
+                is_moment=not hidden,
+                was_undone=lambda: bool(undone_since(self.storage, shown, self.timeline())),
+            )
 
-        view = FileSystemView(self.storage, load, indexes)
+        view = FileSystemView(self.storage, load, indexes, self.check_standing)
         _ = view.timeline  # loaded now, not at the first use
         return view, hidden
+
+    def check_standing(self, shown: Timeline, listed: Mapping[str, Collection[str]]) -> None:
+        """Make sure that listings lack no file of the commits on a timeline.
+
+        :param shown: the timeline, which was loaded before the listings.
+        :param listed: file names by partition path.
+        :raises CommitUndoneError: when a commit was undone since, and one of its files is gone.
+        """
+        check_files_of_undone(self.storage, shown, self.timeline(), listed)
 
     @cached_property
     def bucket_index(self) -> BucketIndex | None:

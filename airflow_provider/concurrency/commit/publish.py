@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path, staged_plan_path
@@ -102,8 +103,14 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
     commit = entry if looks and isinstance(entry, Commit) and not changes_indexes else None
     if commit is not None and is_lost(storage, commit):
         return False
+    doomed: list[str] | None = None
+    if isinstance(entry, Rollback | Revert):
+        doomed = _plan_rollback(storage, entry)
+    elif isinstance(entry, Restore):
+        _plan_restore(storage, entry)
     if entry.indexes and not isinstance(entry, Plan | Savepoint):
-        # The indexes come first, so that no reader sees data that an index lacks.
+        # The indexes come first, so that no reader sees data that an index lacks. What is undone leaves them
+        # once its plan is on the timeline: readers leave it out from then on.
         is_watched = commit is not None or (not changes_indexes and has_other_writers(storage))
         if is_watched and state_in_indexes(storage, entry.instant, entry.completion_time) is None:
             _stage_again(storage, entry)
@@ -116,8 +123,8 @@ def publish(storage: Storage, entry: LogEntry, *, looks: bool) -> bool:
                 _move(storage, _staged(entry), _published_path(entry), entry.instant)
         case Savepoint():
             _publish_savepoint(storage, entry)
-        case Rollback() | Revert():
-            _publish_rollback(storage, entry)
+        case Rollback() | Revert() if doomed is not None:
+            _publish_rollback(storage, entry, doomed)
         case Restore():
             _publish_restore(storage, entry)
         case Commit() if not changes_indexes:
@@ -271,19 +278,19 @@ def _publish_savepoint(storage: Storage, entry: Savepoint) -> None:
             storage.delete(path if was_deleted else staged)
 
 
-def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
+def _plan_rollback(storage: Storage, entry: Rollback | Revert) -> list[str] | None:
+    """Put the plan of a rollback or revert on the timeline.
+
+    :return: paths of the data files to delete; None if the entry has been published already.
+    """
     if not _is_newest(storage, entry):
-        return  # others have published the entry while this process was paused
-    started = time.monotonic()
+        return None  # others have published the entry while this process was paused
     dead, dead_action = entry.rolls_back, entry.rolled_back_action
     doomed = (
         files_in(storage, {group.partition_path for group in entry.written}, dead)
         if isinstance(entry, Revert)
         else data_files_of(storage, dead, dead_action)
     )
-    by_partition: dict[str, list[str]] = {}
-    for path in doomed:
-        by_partition.setdefault(path.rpartition("/")[0], []).append(storage.url(path))
     plan = {
         "instantToRollback": {"commitTime": dead, "action": str(dead_action)},
         "RollbackRequests": [
@@ -294,12 +301,27 @@ def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
                 "filesToBeDeleted": files,
                 "logBlocksToBeDeleted": {},
             }
-            for partition, files in by_partition.items()
+            for partition, files in _urls(storage, doomed).items()
         ],
     }
     planned = encode("HoodieRollbackPlan", plan)
     _put(storage, Instant(entry.instant, Action.ROLLBACK, State.REQUESTED), planned)
     _put(storage, Instant(entry.instant, Action.ROLLBACK, State.INFLIGHT), b"")
+    return doomed
+
+
+def _urls(storage: Storage, paths: Iterable[str]) -> dict[str, list[str]]:
+    """The URLs of data files, by partition path."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        found.setdefault(path.rpartition("/")[0], []).append(storage.url(path))
+    return found
+
+
+def _publish_rollback(storage: Storage, entry: Rollback | Revert, doomed: Collection[str]) -> None:
+    """Delete the files of an undone instant, take it from the timeline, and complete the rollback."""
+    started = time.monotonic()
+    dead, dead_action = entry.rolls_back, entry.rolled_back_action
     # The files of a rewrite stay, because readers may be reading them. The files of an aborted write go at
     # once: readers would see them once the timeline starts later.
     deletes = not _reverts_a_rewrite(storage, entry)
@@ -325,7 +347,7 @@ def _publish_rollback(storage: Storage, entry: Rollback | Revert) -> None:
                 "rollbackLogFiles": {},
                 "logFilesFromFailedCommit": {},
             }
-            for partition, files in by_partition.items()
+            for partition, files in _urls(storage, doomed).items()
         },
         "instantsRollback": [{"commitTime": dead, "action": str(dead_action)}],
     }
@@ -337,15 +359,8 @@ def _reverts_a_rewrite(storage: Storage, entry: Rollback | Revert) -> bool:
     return reverted is not None and reverted.operation in REWRITES
 
 
-def _publish_restore(storage: Storage, entry: Restore) -> None:
-    """Undo the commits that a restore names, the newest one first.
-
-    Files of a state in between may have been cleaned. Readers of this package see no such state: once the
-    restore is planned, they leave out all commits that it undoes
-    (:func:`~airflow_provider.table.timeline.without_restored`).
-
-    The staged metadata lists the work, and is moved to its place when the work is done.
-    """
+def _plan_restore(storage: Storage, entry: Restore) -> None:
+    """Put the plan of a restore on the timeline; the staged metadata lists the work."""
     with suppress(FileNotFoundError):  # an earlier publisher has finished
         restored = decode(storage.read(_staged(entry)))
         plan = {
@@ -357,6 +372,19 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
             (State.INFLIGHT, b""),
         ):
             _put(storage, Instant(entry.instant, Action.RESTORE, state), content)
+
+
+def _publish_restore(storage: Storage, entry: Restore) -> None:
+    """Undo the commits that a restore names, the newest one first.
+
+    Files of a state in between may have been cleaned. Readers of this package see no such state: once the
+    restore is planned, they leave out all commits that it undoes
+    (:func:`~airflow_provider.table.timeline.without_undone`).
+
+    The staged metadata is moved to its place when the work is done.
+    """
+    with suppress(FileNotFoundError):  # an earlier publisher has finished
+        restored = decode(storage.read(_staged(entry)))
         timeline = Timeline.load(storage)
         for undone in restored["restoreInstantInfo"]:
             hide(storage, timeline, undone["commitTime"], Action(undone["action"]))

@@ -12,7 +12,14 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider.concurrency.commit import Moment, clean_up, commit, publish_head, take_off_pending
+from airflow_provider.concurrency.commit import (
+    Moment,
+    clean_up,
+    commit,
+    publish_head,
+    staged_plan_path,
+    take_off_pending,
+)
 from airflow_provider.concurrency.conflicts import action_of
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path, observe
 from airflow_provider.concurrency.log import CommitLog, Fate, Plan, Rollback, fate_of
@@ -108,7 +115,7 @@ def rollback_dead_writers(table: HudiTable) -> list[str]:
         publish_head(storage, commit_log)
         found = Timeline.load(storage).find(requested_time)
         if found is not None and (found.state is State.COMPLETED or found.action in _FINISHED):
-            storage.delete(heartbeat_path(requested_time))
+            _forget(storage, requested_time)
             continue
         action = found.action if found else action_of(heartbeat.info)
         if (fate := fate_of(storage, commit_log, requested_time)) is not None:
@@ -133,6 +140,12 @@ def _delete_leftovers(storage: Storage, instant: str, action: Action, fate: Fate
         return
     if fate is not Fate.COMPLETED:  # a completed instant may just be published, and needs its pending files
         take_off_pending(storage, instant, action)
+    _forget(storage, instant)
+
+
+def _forget(storage: Storage, instant: str) -> None:
+    """Delete the heartbeat of a published instant, and the staged plan that a killed publisher leaves."""
+    storage.delete(staged_plan_path(instant))
     storage.delete(heartbeat_path(instant))
 
 

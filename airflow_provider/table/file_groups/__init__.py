@@ -12,7 +12,13 @@ from airflow_provider.table.file_groups.cleans import (
     planned_files,
 )
 from airflow_provider.table.file_groups.file_slice import FileSlice
-from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView, ShownInstants
+from airflow_provider.table.file_groups.view import (
+    BaseFile,
+    FileGroupId,
+    FileSystemView,
+    ShownInstants,
+    looking_again,
+)
 from airflow_provider.table.file_groups.visibility import (
     COMPACTIONS,
     MERGES_IN_ANY_ORDER,
@@ -42,6 +48,7 @@ __all__ = [
     "effect_of",
     "hidden_effects",
     "invisible_commits",
+    "looking_again",
     "missing_file",
     "planned_files",
     "touches_partitions",

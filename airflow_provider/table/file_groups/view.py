@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import tenacity
 
-from airflow_provider.exceptions import NoSuchInstantError
+from airflow_provider.exceptions import CommitUndoneError, NoSuchInstantError
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.files import MARKS_OF_A_PARTITION, LogFileName
 from airflow_provider.table.storage import Storage
@@ -90,6 +90,9 @@ class FileSystemView:
         because it is being reverted. An instant that is archived meanwhile is read from the archive.
     :param indexes: returns the table's indexes for the view's timeline, or None. It asks for the timeline
         only if the table has indexes.
+    :param check: called after partitions were listed, with the view's timeline and the file names by
+        partition path. It raises :class:`~airflow_provider.exceptions.CommitUndoneError` when a commit of the
+        timeline was undone meanwhile, and its files are deleted.
     """
 
     def __init__(
@@ -97,8 +100,10 @@ class FileSystemView:
         storage: Storage,
         timeline: Timeline | Callable[[], Timeline],
         indexes: Callable[[Callable[[], Timeline]], UsableIndexes | None] = lambda _: None,
+        check: Callable[[Timeline, Mapping[str, Collection[str]]], None] = lambda _, __: None,
     ) -> None:
         self._storage = storage
+        self._check = check
         self._open_indexes = indexes
         self._indexes: tuple[UsableIndexes | None] | None = None
         self._load = timeline if callable(timeline) else None
@@ -187,6 +192,7 @@ class FileSystemView:
         """Look up several partitions at once, if that is cheaper than one after the other.
 
         :param partition_paths: the partitions that the caller will use.
+        :raises CommitUndoneError: see :meth:`check_standing`.
         """
         new = [partition for partition in partition_paths if partition not in self._listed]
         if new:
@@ -194,10 +200,23 @@ class FileSystemView:
             # instant that tells which of the listed files are replaced.
             _ = self.timeline
         known = self.indexes.files(new) if new and self.indexes else None
-        for partition in new:
-            sizes = self._storage.sizes(partition) if known is None else known.get(partition, {})
+        found = {each: self._storage.sizes(each) if known is None else known.get(each, {}) for each in new}
+        if known is None:
+            self.check_standing(found)
+        for partition, sizes in found.items():
             self._listed[partition] = self._list(partition, sizes)
             self._log_sizes[partition] = {name: size for name, size in sizes.items() if name[0] == "."}
+
+    def check_standing(self, listed: Mapping[str, Collection[str]]) -> None:
+        """Make sure that listings lack no file of the view's commits.
+
+        :meth:`look_at` does it; callers that list a partition themselves do it afterwards.
+
+        :param listed: file names by partition path.
+        :raises CommitUndoneError: see the class's ``check``.
+        """
+        if listed:
+            self._check(self.timeline, listed)
 
     def base_file(self, file_group: FileGroupId) -> BaseFile | None:
         """The newest visible slice of one file group; None when it is not live."""
@@ -328,6 +347,13 @@ class FileSystemView:
 _replaced_by: WeakKeyDictionary[Storage, dict[str, frozenset[FileGroupId]]] = WeakKeyDictionary()
 _archived_at: WeakKeyDictionary[Storage, dict[str, str]] = WeakKeyDictionary()
 
+
+looking_again = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(CommitUndoneError),
+    stop=tenacity.stop_after_attempt(10),
+    reraise=True,
+)
+"""Decorates a function that reads one snapshot: it runs again if a commit of the snapshot was undone."""
 
 _LOOK_AGAIN = tenacity.Retrying(
     retry=tenacity.retry_if_exception_type(NoSuchInstantError),

@@ -54,6 +54,9 @@ _LOOKS = 3
 _OF_THE_MOMENT = (MetadataPartition.RECORD_INDEX, MetadataPartition.PARTITION_STATS)
 """Indexes whose answers change with later commits."""
 
+_SAY_WHERE_ROWS_ARE = (MetadataPartition.FILES, MetadataPartition.RECORD_INDEX)
+"""Indexes that hide rows where they lack a commit. Without an answer of another index a file is read."""
+
 
 class UsableIndexes:
     """The indexes of a table, for one snapshot.
@@ -67,7 +70,7 @@ class UsableIndexes:
         the record index and ``partition_stats`` answer.
     :param known: the indexes that may be complete, when the caller knows; other indexes are not looked for.
     :param was_undone: whether an instant that the timeline shows has been undone since the timeline was
-        loaded. The index ``files`` lacks its files then, although the timeline still needs them.
+        loaded. The indexes lack its files and keys then, although the timeline still needs them.
     """
 
     def __init__(
@@ -235,7 +238,7 @@ class UsableIndexes:
             log.info("table %s: index %s went away: %s", self._storage.root, partition, error)
             self._usable[partition] = False
             return None
-        if found is not None and self._was_undone():
+        if found is not None and partition in _SAY_WHERE_ROWS_ARE and self._was_undone():
             told = "table %s: index %s is not used: a commit of the snapshot was undone meanwhile"
             log.info(told, self._storage.root, partition)
             self._usable[partition] = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from airflow_provider.table.file_groups import FileSystemView
+from airflow_provider.table.file_groups import FileSystemView, looking_again
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
 from airflow_provider.table.reading.log_merge import SliceReader
@@ -14,6 +14,7 @@ from airflow_provider.table.schema import with_meta_columns
 from airflow_provider.table.skipping import Step, Where, expression, select_files
 
 
+@looking_again
 def explain(table: HudiTable, where: Where | None = None, as_of: str | None = None) -> dict[str, Any]:
     """Explain which files a query opens, and which index skipped the others.
 

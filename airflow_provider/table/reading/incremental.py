@@ -68,7 +68,7 @@ from airflow_provider.table.timeline import (
     format_time,
     has_never_changed,
     parse_time,
-    without_restored,
+    without_undone,
 )
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ class _Moment:
         if target is not None and target.late:
             newest = min(newest, before(target.late))
         heartbeats = [name for name in table.storage.names(_HEARTBEAT_FOLDER) if name.isdigit()]
-        timeline = without_restored(table.timeline())
+        timeline = without_undone(table.timeline())
         commits = timeline.commits()
         in_flight = [i for i in timeline.pending() if i.action.holds_fence]
         in_flight += [i for i in commits if completion_of(i) > newest]
@@ -357,7 +357,8 @@ class _Moment:
 
     def view(self, table: HudiTable, left_out: frozenset[Instant]) -> FileSystemView:
         """The file slices without those of some commits."""
-        return FileSystemView(table.storage, self.timeline.showing(lambda i: i not in left_out))
+        shown = self.timeline.showing(lambda i: i not in left_out)
+        return FileSystemView(table.storage, shown, check=table.check_standing)
 
     def fence(self, start: str | None, end: str | None) -> str | None:
         """The last requested time up to which all writes have ended and depend on no later one.

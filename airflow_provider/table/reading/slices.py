@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider.exceptions import TableServiceError
-from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView
+from airflow_provider.table.file_groups import FileGroupId, FileSlice, FileSystemView, looking_again
 from airflow_provider.table.file_names import parse_base_file_name
 from airflow_provider.table.files import DATA_BLOCKS, LogFileName
 from airflow_provider.table.hudi_table import HudiTable
@@ -22,6 +22,7 @@ _SLICES = "file slices"
 _READERS = 8  # of the headers of log blocks, which lie in a file's first bytes
 
 
+@looking_again
 def file_slices(table: HudiTable, as_of: str | None = None) -> list[FileSlice]:
     """The newest visible slice of every live file group, with its log files.
 
@@ -40,8 +41,9 @@ def slices_of(table: HudiTable, view: FileSystemView, partitions: Iterable[str])
     :param partitions: partition paths.
     """
     found = []
+    listed = {}
     for partition in partitions:
-        names = list(table.storage.names(partition))
+        names = listed[partition] = list(table.storage.names(partition))
         bases = _bases(view, partition, names)
         logs: dict[str, list[tuple[str, int, str, str]]] = {}
         for name in names:
@@ -64,6 +66,7 @@ def slices_of(table: HudiTable, view: FileSystemView, partitions: Iterable[str])
             paths = tuple(f"{partition}/{name}".lstrip("/") for *_, name in on_it)
             instant = base_instant or on_it[0][0]
             found.append(FileSlice(partition, file_id, instant, base_path, paths))
+    view.check_standing(listed)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider.table.file_groups import FileSlice, ValidWriteIds
+from airflow_provider.table.file_groups import FileSlice, ValidWriteIds, looking_again
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.log_merge import SliceReader
 from airflow_provider.table.reading.row_ids import RowIdMaker
@@ -75,6 +75,7 @@ def snapshot(
     return _of_base_files(table, found, schema, where, meta_columns)
 
 
+@looking_again
 def read_optimized(
     table: HudiTable, as_of: str | None = None, *, where: Where | None = None, meta_columns: bool = False
 ) -> ds.Dataset:
@@ -116,6 +117,7 @@ def _of_base_files(
     )
 
 
+@looking_again
 def select_slices(
     table: HudiTable,
     as_of: str | None = None,

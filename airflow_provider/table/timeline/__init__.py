@@ -62,7 +62,13 @@ from airflow_provider.table.timeline.schema_resolver import (
     schema_of_commit,
     table_schema,
 )
-from airflow_provider.table.timeline.time_travel import settled_timeline, timeline_as_of, without_restored
+from airflow_provider.table.timeline.time_travel import (
+    check_files_of_undone,
+    settled_timeline,
+    timeline_as_of,
+    undone_since,
+    without_undone,
+)
 from airflow_provider.table.timeline.undoing import UNDOING, find_undoing, undone_by, undone_instants
 from airflow_provider.table.timeline.zone import earliest_zone, timeline_zone
 
@@ -96,6 +102,7 @@ __all__ = [
     "archived_write_ids",
     "archived_writes",
     "before",
+    "check_files_of_undone",
     "created_schema",
     "decode",
     "decode_any",
@@ -130,5 +137,6 @@ __all__ = [
     "timeline_zone",
     "undone_by",
     "undone_instants",
-    "without_restored",
+    "undone_since",
+    "without_undone",
 ]

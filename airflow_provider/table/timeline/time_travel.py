@@ -8,22 +8,21 @@ snapshot as of such a moment is not settled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
-from airflow_provider.exceptions import SnapshotNotSettledError
+from airflow_provider.exceptions import CommitUndoneError, SnapshotNotSettledError
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
-from airflow_provider.table.timeline.archived_timeline import archived_commits, newest_archived
+from airflow_provider.table.timeline.archived_timeline import archived_commits, find_archived, newest_archived
 from airflow_provider.table.timeline.instant import (
     WRITE_ACTIONS,
-    Action,
     Instant,
     before,
     format_time,
     now,
     parse_time,
 )
-from airflow_provider.table.timeline.undoing import undone_by
+from airflow_provider.table.timeline.undoing import UNDOING, doomed_files, find_undoing, undone_by
 from airflow_provider.table.timeline.zone import timeline_zone
 
 
@@ -57,7 +56,7 @@ def settled_timeline(storage: Storage, load: Callable[[], Timeline], moment: str
     ]
     undone = _being_undone(timeline) if waited_for else frozenset()
     for pending in waited_for:
-        if pending.requested_time not in undone:  # an instant looks pending while a restore removes it
+        if pending.requested_time not in undone:  # an instant looks pending while it is undone
             raise SnapshotNotSettledError(
                 f"{told}: {pending.action} {pending.requested_time} is {pending.state} and may complete by "
                 f"then; read without as_of{known}, or again once that write has ended; where its writer is "
@@ -93,10 +92,11 @@ def timeline_as_of(storage: Storage, timeline: Timeline, moment: str) -> Timelin
     return shown.hiding(hidden) if hidden else shown
 
 
-def without_restored(timeline: Timeline) -> Timeline:
-    """A timeline without the commits that a running restore removes.
+def without_undone(timeline: Timeline) -> Timeline:
+    """A timeline without the commits that a running rollback or restore undoes.
 
-    A restore removes one commit after the other, and a snapshot in between may need files that are cleaned.
+    Their files leave the indexes, then the storage, before all of the commits have left the timeline. So a
+    snapshot with them may lack files, and so may the states between the commits of a restore.
 
     :param timeline: the active timeline.
     """
@@ -104,9 +104,48 @@ def without_restored(timeline: Timeline) -> Timeline:
     return timeline.showing(lambda i: i.requested_time not in undone) if undone else timeline
 
 
+def undone_since(storage: Storage, seen: Timeline, now: Timeline) -> list[Instant]:
+    """The commits on an earlier timeline that were undone since, or are being undone.
+
+    :param storage: the table's storage.
+    :param seen: the earlier timeline.
+    :param now: the active timeline as it is now.
+    """
+    standing = {each.requested_time for each in without_undone(now).commits()}
+    gone = [each for each in seen.commits() if each.requested_time not in standing]
+    return [each for each in gone if find_archived(storage, each.requested_time, each.layout) is None]
+
+
+def check_files_of_undone(
+    storage: Storage, seen: Timeline, now: Timeline, listed: Mapping[str, Collection[str]]
+) -> None:
+    """Make sure that listings lack no file of a commit that was undone since an earlier timeline.
+
+    The files of a reverted rewrite stay for readers. Those of other undone commits are deleted.
+
+    :param storage: the table's storage.
+    :param seen: the earlier timeline.
+    :param now: the active timeline, loaded after the listings.
+    :param listed: file names by partition path.
+    :raises CommitUndoneError: when a file is gone, or nothing tells the commit's files.
+    """
+    for commit in undone_since(storage, seen, now):
+        undoing = find_undoing(now, commit.requested_time)
+        doomed = None if undoing is None else doomed_files(now, undoing)
+        if doomed is None or any(
+            partition in listed and name not in listed[partition]
+            for partition, _, name in (path.rpartition("/") for path in doomed)
+        ):
+            raise CommitUndoneError(
+                f"table {storage.root}: {commit.action} {commit.requested_time} was undone while its files "
+                "were listed; read again",
+                instant=commit.requested_time,
+            )
+
+
 def _being_undone(timeline: Timeline) -> frozenset[str]:
-    restores = (each for each in timeline.pending() if each.action is Action.RESTORE)
-    return frozenset[str]().union(*(undone_by(timeline, each) for each in restores))
+    undoing = (each for each in timeline.pending() if each.action in UNDOING)
+    return frozenset[str]().union(*(undone_by(timeline, each) for each in undoing))
 
 
 def _is_named(storage: Storage, pending: Instant, moment: str) -> bool:

@@ -48,6 +48,23 @@ def find_undoing(timeline: Timeline, instant: str) -> Instant | None:
     return None
 
 
+def doomed_files(timeline: Timeline, rollback: Instant) -> list[str] | None:
+    """The data files that a rollback deletes, by its plan.
+
+    :param timeline: an active timeline that shows the rollback.
+    :param rollback: the rollback, in any state.
+    :return: paths relative to the table; None when the plan names no files, as for a restore, or is gone.
+    """
+    requests = (timeline.plan(rollback) or {}).get("RollbackRequests")
+    if requests is None or any(each["logBlocksToBeDeleted"] for each in requests):
+        return None
+    return [
+        f"{each['partitionPath']}/{url.rpartition('/')[2]}".lstrip("/")
+        for each in requests
+        for url in each["filesToBeDeleted"]
+    ]
+
+
 def undone_instants(record: Mapping[str, Any]) -> frozenset[str]:
     """The instants that the plan, or the metadata, of a rollback or a restore names.
 

@@ -171,6 +171,8 @@ class Theirs:
         try:
             jvm.wait()
             table = SharedTable(jvm.session(), self._shared.location, self._shared.options)
+            if self._started > 1:
+                self._execute_pending_clusterings(table)
         except (EOFError, OSError, RuntimeError):
             return  # killed
         while not self._ends.is_set():
@@ -186,6 +188,14 @@ class Theirs:
                 return  # killed
             else:
                 self.side.acknowledge(rows)
+
+    def _execute_pending_clusterings(self, table: SharedTable) -> None:
+        """As a person does it: a JVM that was killed while it clustered rejects its own updates for good."""
+        table.always(self._shared.options)
+        try:
+            table.sql("call run_clustering(table => '{t}', op => 'execute')")
+        except HudiError as error:
+            self.side.lose(str(error))
 
 
 class Ours:

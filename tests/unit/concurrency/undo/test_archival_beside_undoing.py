@@ -16,7 +16,7 @@ from airflow_provider.services.restore import restore
 from airflow_provider.services.savepoint import create_savepoint, savepoints
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline.archived_timeline import archived_instants
-from airflow_provider.table.timeline.instant import Action, after
+from airflow_provider.table.timeline.instant import Action
 from tests.sweep import share_of
 from tests.unit.concurrency.simulation.actors import (
     REVERT,
@@ -268,7 +268,7 @@ class TestACommitThatWasRequestedEarlyAndCompletedLate:
         last = table.timeline().commits()[-1].requested_time
         assert {each.path for each in before} < {each.path for each in table.base_files(last)}
         # Completion times may be ahead of the clock here, where a commit takes less than they have to differ.
-        assert table.base_files(after(table.timeline().newest_completion)) == table.base_files()
+        assert table.base_files(table.timeline().newest_completion) == table.base_files()
 
     def test_it_stays_with_a_savepoint_of_the_one_before_it(
         self, simulation: Simulation, fast_and_slow: list[str]
