@@ -2,8 +2,7 @@
 
 Hudi's own client of S3 is in ``hudi-aws``, which does not come with Spark's bundle. So the provider, with its
 lease and its rules, is the JVM's, and the client that it calls sends the same two requests: ``PutObject``
-with ``If-None-Match`` or ``If-Match``, and ``GetObject`` (``S3StorageLockClient``). The tests end before the
-JVM would renew its lease of five minutes.
+with ``If-None-Match`` or ``If-Match``, and ``GetObject`` (``S3StorageLockClient``).
 """
 
 from __future__ import annotations
@@ -81,6 +80,10 @@ class Makes:
 
 properties = hudi.common.config.TypedProperties()
 properties.setProperty("hoodie.base.path", location)
+properties.setProperty("hoodie.write.lock.storage.validity.timeout.secs", "10")
+properties.setProperty("hoodie.write.lock.storage.renew.interval.secs", "1")
+properties.setProperty("hoodie.write.lock.storage.validity.timeout.secs", "10")
+properties.setProperty("hoodie.write.lock.storage.renew.interval.secs", "1")
 heartbeats = locks.models.LockProviderHeartbeatManager
 given = jvm.java.util.ArrayList()
 given.add("the JVM")

@@ -140,6 +140,22 @@ def test_the_jvms_provider_and_ours_exclude_each_other(of_the_jvm: LockOfTheJvm,
         assert ours.is_held()
 
 
+def test_the_jvm_renews_its_lease(of_the_jvm: LockOfTheJvm, table: Storage) -> None:
+    """It is 10 seconds long."""
+
+    def valid_until() -> int:
+        return int(json.loads(table.read(LOCK_OBJECT))["validUntil"])
+
+    assert of_the_jvm.try_lock()
+    first = valid_until()
+    while valid_until() == first:
+        assert 1000 * time.time() < first, "the lease has expired"
+        time.sleep(0.1)
+    with pytest.raises(LockTimeoutError, match="held by the JVM"):
+        of_ours(table).acquire(timeout=0.3)
+    of_the_jvm.unlock()
+
+
 def test_no_increment_of_either_side_is_lost(of_the_jvm: LockOfTheJvm, table: Storage) -> None:
     table.put("count", b"0")
 
