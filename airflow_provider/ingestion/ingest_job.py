@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from airflow_provider.concurrency import WriteSettings
+from airflow_provider.concurrency import WriteSettings, WriteTransaction
 from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.ingestion.windows import Window
 from airflow_provider.jobs import TableJob
@@ -154,26 +154,6 @@ class MissingColumns:
 
 
 @dataclass(frozen=True)
-class WriteTransaction:
-    """The metastore transaction of a write.
-
-    :param txn_id: the transaction; none when None.
-    :param write_id: the table's write id in that transaction.
-    :param txn_goes_on: whether the caller ends the transaction later, after other writes; see
-        :func:`~airflow_provider.concurrency.begin_write`.
-    """
-
-    txn_id: int | None = None
-    write_id: int | None = None
-    txn_goes_on: bool = False
-
-    @property
-    def open_txn(self) -> int | None:
-        """The transaction that stays open after this write; None when there is none."""
-        return self.txn_id if self.txn_goes_on else None
-
-
-@dataclass(frozen=True)
 class IngestJob(TableJob):
     """One ingestion into one table. The table has the key, partition and ordering columns.
 
@@ -235,14 +215,6 @@ class IngestJob(TableJob):
             raise InvalidInputError(f"source must be a path, URL or pattern, or several, not {source!r}")
         paths = (source,) if isinstance(source, str) else tuple(source)
         return super().of(location, paths=paths, **settings)
-
-    def in_transaction(self, txn_id: int | None, write_id: int | None) -> Self:
-        """The same ingestion with its transaction's ids; ``txn_goes_on`` stays.
-
-        :param txn_id: the transaction.
-        :param write_id: the table's write id in it.
-        """
-        return replace(self, transaction=replace(self.transaction, txn_id=txn_id, write_id=write_id))
 
     @property
     def kind(self) -> Operation:

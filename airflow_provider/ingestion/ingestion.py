@@ -118,8 +118,6 @@ class Ingestion:
             replaced=_by_partition(replaced),
             evolve=self._evolve,
             extra_metadata=told_in_commit(self._changes) | dict(job.extra_metadata),
-            txn_id=job.transaction.txn_id,
-            write_id=job.transaction.write_id,
             # With a bucket index, two writes of one key always meet in the file group of its bucket.
             unique_keys=table.bucket_index is None
             and (job.kind.promises_unique_keys or self._has_record_index),

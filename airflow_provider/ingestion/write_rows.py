@@ -72,7 +72,7 @@ def write_rows(
                 lock=lock,
                 operation_key=job.operation_key,
                 is_alive=is_alive,
-                open_txn=job.transaction.open_txn,
+                transaction=job.transaction,
                 losses=losses,
             )
             log.info(

@@ -22,6 +22,7 @@ from airflow_provider.concurrency.heartbeats import (
 from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Plan, request_instant
 from airflow_provider.concurrency.undo import rollback_dead_writers
 from airflow_provider.concurrency.write.settings import WriteSettings
+from airflow_provider.concurrency.write.write_transaction import WriteTransaction
 from airflow_provider.concurrency.write.writer import Writer
 from airflow_provider.exceptions import (
     InvalidInputError,
@@ -55,7 +56,7 @@ def begin_write(
     lock: LockProvider | None = None,
     operation_key: str | None = None,
     is_alive: Callable[[], bool] | None = None,
-    open_txn: int | None = None,
+    transaction: WriteTransaction | None = None,
     losses: int = 0,
 ) -> Writer:
     """Begin a write: finish what dead writers left, take a requested time, and start the heartbeat.
@@ -67,9 +68,7 @@ def begin_write(
     :param lock: the table lock for the commit; the filesystem lock in the table by default.
     :param operation_key: under which :func:`find_operation` finds this write again.
     :param is_alive: called before every beat; False gives the heartbeat up.
-    :param open_txn: the metastore transaction of this write, if it goes on after the write. Until it ends, no
-        other write may touch the file groups of this one; see
-        :func:`~airflow_provider.concurrency.transactions.commit_transaction`.
+    :param transaction: the metastore transaction that this write belongs to; none when None.
     :param losses: how often this write was begun before, and lost or gave way. After a few losses it takes a
         turn (:mod:`~airflow_provider.concurrency.conflicts.turns`).
     :return: a :class:`Writer` whose instant is on the timeline as requested.
@@ -80,7 +79,8 @@ def begin_write(
     """
     settings = settings or WriteSettings()
     table.check_writable()
-    storage = table.storage
+    storage, transaction = table.storage, transaction or WriteTransaction()
+    open_txn = transaction.open_txn
     if open_txn is not None and not storage.moves_atomically:
         raise UnsupportedTableError(
             f"table {table.location} cannot be written in transaction {open_txn}: its storage moves no file "
@@ -124,7 +124,7 @@ def begin_write(
         if lock.excludes_hudi:
             _ = base.timeline  # another Hudi writer that rolls this write back says so only on the timeline
         heartbeat = Heartbeat(storage, instant, info, is_alive)
-        writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, open_txn, losses)
+        writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, transaction, losses)
         requested = instant_path(Instant(instant, action, State.REQUESTED))
         try:
             if open_txn is not None:

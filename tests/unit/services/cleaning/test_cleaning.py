@@ -15,6 +15,7 @@ from airflow_provider.concurrency import (
     CommitLog,
     HeartbeatSettings,
     WriteSettings,
+    WriteTransaction,
     begin_write,
     pending_instants,
     rollback,
@@ -344,7 +345,9 @@ def test_a_savepoint_keeps_its_files(made: LakeTable) -> None:
 
 
 def test_an_open_transaction_keeps_what_it_may_give_back(made: LakeTable) -> None:
-    with begin_write(made.table, operation="UPSERT", open_txn=7) as writer:
+    with begin_write(
+        made.table, operation="UPSERT", transaction=WriteTransaction(7, txn_goes_on=True)
+    ) as writer:
         writer.plan((), ["p=b"])
         writer.commit([])
     made.table.storage.put(f".hoodie/.transactions/{commits_of(made)[-2].requested_time}", b"7")
