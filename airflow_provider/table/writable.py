@@ -15,9 +15,13 @@ from airflow_provider.table.merge_semantics import MergeSemantics, check_rows_ca
 from airflow_provider.table.properties import (
     ALL_OPERATIONS,
     BUCKET_ENGINE,
+    CONCURRENCY_MODE,
     CONSISTENT_HASHING,
+    COPY_ON_WRITE,
     INDEX_TYPE,
     INSERT_ONLY,
+    NON_BLOCKING,
+    NON_BLOCKING_NEEDS,
     NUMBER_OF_BUCKETS,
     TRANSACTIONAL_PROPERTIES,
     TableConfig,
@@ -36,6 +40,38 @@ _GENERATORS = {
     "TIMESTAMP": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
     "CUSTOM": "org.apache.hudi.keygen.CustomKeyGenerator",
 }
+
+
+def check_version(location: str, config: TableConfig) -> None:
+    """Make sure that a table has the version and the timeline layout that this package writes.
+
+    :param location: the table's location.
+    :param config: the table's configuration.
+    :raises UnsupportedTableError: when it has others; the error names them.
+    """
+    if (config.version, config.layout) != (9, 2):
+        raise UnsupportedTableError(
+            f"table {location} is {config.table_type} of version {config.version}, timeline layout "
+            f"{config.layout}; only version 9, layout 2 can be written",
+            location=location,
+        )
+
+
+def check_non_blocking(location: str, config: TableConfig, *, has_buckets: bool) -> None:
+    """Make sure that a table has what non-blocking writers need: log files, and a bucket index.
+
+    :param location: the table's location.
+    :param config: the table's configuration.
+    :param has_buckets: whether the table has a bucket index.
+    :raises UnsupportedTableError: when one of the two is missing; the error names the property.
+    """
+    if config.table_type == COPY_ON_WRITE or not has_buckets:
+        raise UnsupportedTableError(
+            f"table {location} has {CONCURRENCY_MODE}={NON_BLOCKING}, and is {config.table_type} "
+            f"{'with' if has_buckets else 'without'} a bucket index: {NON_BLOCKING_NEEDS}",
+            location=location,
+            property=CONCURRENCY_MODE,
+        )
 
 
 def check_layout(config: TableConfig) -> None:
