@@ -32,7 +32,6 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.locks import LockProvider, default_lock
-from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.properties import LOCAL
 from airflow_provider.table.storage import Storage
@@ -93,14 +92,9 @@ def begin_write(
         before_rollbacks = commit_log.newest()
         rollback_dead_writers(table)
     newest = commit_log.newest()
-    info = HeartbeatInfo(
-        describe_owner(),
-        action,
-        operation,
-        settings.priority,
-        settings.heartbeat.heartbeat_interval,
-        settings.heartbeat.tolerable_misses,
-        operation_key,
+    info = HeartbeatInfo.of_this_process(
+        *(action, operation, settings.priority, settings.heartbeat),
+        operation_key=operation_key,
         base=newest.sequence if newest else 0,
     )
     lock, policy, instant = lock or default_lock(table), settings.policy, ""
@@ -178,7 +172,6 @@ def begin_planned(
     :raises UnfinishedWriteError: when a write of another Hudi writer is pending without a heartbeat, was
         requested before the plan, and other Hudi writers do not share the lock.
     """
-    heartbeat = heartbeat or HeartbeatSettings()
     table.check_writable()
     storage, lock = table.storage, lock or default_lock(table)
     commit_log = CommitLog(storage)
@@ -187,14 +180,9 @@ def begin_planned(
     plan = _pending_plan(storage, commit_log, instant)
     if not lock.excludes_hudi:
         check_no_unfinished_write(storage, Timeline.load(storage), before=instant)
-    info = HeartbeatInfo(
-        describe_owner(),
-        plan.action,
-        plan.operation,
-        plan.priority,
-        heartbeat.heartbeat_interval,
-        heartbeat.tolerable_misses,
-        operation_key,
+    info = HeartbeatInfo.of_this_process(
+        *(plan.action, plan.operation, plan.priority, heartbeat),
+        operation_key=operation_key,
         base=plan.sequence,
     )
     if not storage.put_if_absent(heartbeat_path(instant), info.to_json()):
