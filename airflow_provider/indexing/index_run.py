@@ -163,13 +163,13 @@ class IndexRun:
 
     def _begin(self) -> IndexResult | None:
         """Put the inflight instant. If another run has completed the plan, return its result."""
-        requested, in_flight = (
+        requested, inflight = (
             instant_path(Instant(self._instant, Action.INDEXING, state))
             for state in (State.REQUESTED, State.INFLIGHT)
         )
         try:
             # The inflight file is a link to the plan: if the plan is dropped meanwhile, no file appears.
-            self._storage.link_if_absent(requested, in_flight)
+            self._storage.link_if_absent(requested, inflight)
         except FileNotFoundError:
             done = completed_indexing(self._table, self._instant)
             if done is None:

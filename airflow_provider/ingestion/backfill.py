@@ -154,7 +154,7 @@ class Backfill:
 
     def _written(self, window: Window, job: IngestJob, write: _Write) -> dict[str, Any] | None:
         for attempt in range(1, self.attempts + 1):
-            self._make_way(window)
+            self._wait_for_higher_priority(window)
             try:
                 return write(window, job)
             except EmptySourceError:
@@ -167,7 +167,7 @@ class Backfill:
                 self.tell(f"window {window.name}: attempt {attempt} of {self.attempts} failed: {error}")
         raise AssertionError("unreachable")
 
-    def _make_way(self, window: Window) -> None:
+    def _wait_for_higher_priority(self, window: Window) -> None:
         def tell_wait(ahead: list[str]) -> None:
             self.tell(
                 f"window {window.name}: makes way, at most {self.patience:.0f} s, for {'; '.join(ahead)}"

@@ -128,7 +128,7 @@ class _Left(_Member):
 
     def _deliver(self) -> None:
         try:
-            self._tell(lambda: self._group.outcome(self))
+            self._tell(lambda: self._group.answer_to(self))
         except Exception:
             log.exception("the answer to a grouped request could not be delivered")
 
@@ -172,7 +172,7 @@ class GroupCommit:
             # A signal's handler raised. No other thread may wait for a leader that has gone.
             self._leave(member)
             raise
-        return self.outcome(member)  # type: ignore[no-any-return]
+        return self.answer_to(member)  # type: ignore[no-any-return]
 
     def leave(self, request: GroupedRequest[T], tell: Tell[T]) -> None:
         """Do a request as :meth:`do`, without waiting for another leader.
@@ -197,7 +197,7 @@ class GroupCommit:
         """Do the next group in the thread of this group commit."""
         self._to_lead.put(leader)
 
-    def outcome(self, member: _Member) -> Any:
+    def answer_to(self, member: _Member) -> Any:
         """The answer to a request of a group. A request that the group left out is done alone now."""
         if member.error is not None:
             raise member.error

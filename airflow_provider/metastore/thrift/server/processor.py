@@ -64,7 +64,7 @@ class Grouped(Generic[T]):
         See :meth:`~airflow_provider.metastore.database.group_commit.GroupCommit.leave`.
         """
         self.engine.leave_with_others(
-            self.operation, self.request, lambda outcome: tell(lambda: self.answer(outcome()))
+            self.operation, self.request, lambda found: tell(lambda: self.answer(found()))
         )
 
 
@@ -113,10 +113,10 @@ class MetastoreProcessor(TProcessor):
         later.begin()
         is_left = False
         try:
-            found = self._outcome(method, call)
+            found = self._start(method, call)
             if isinstance(found, Grouped):
                 is_left = True
-                found.later(lambda outcome: self._answer_later(later, method, number, result, outcome))
+                found.later(lambda answer: self._answer_later(later, method, number, result, answer))
             else:
                 self._answer(oprot, method, number, result, found)
         finally:
@@ -134,8 +134,11 @@ class MetastoreProcessor(TProcessor):
         exception = TApplicationException(TApplicationException.PROTOCOL_ERROR, reason)
         self.send_exception(oprot, method, exception, number)
 
-    def _outcome(self, method: str, call: Any) -> Grouped[Any] | Callable[[], Any]:
-        """A grouped request, or a function that returns the answer or raises its error."""
+    def _start(self, method: str, call: Any) -> Grouped[Any] | Callable[[], Any]:
+        """Start a request.
+
+        :return: a grouped request, or a function that returns the answer or raises its error.
+        """
         try:
             found = self._called(method, call)
         except Exception as error:  # noqa: BLE001 - the client gets every error
@@ -143,18 +146,18 @@ class MetastoreProcessor(TProcessor):
         return found if isinstance(found, Grouped) else lambda: found
 
     def _answer_later(
-        self, later: Later, method: str, number: int, result: Any, outcome: Callable[[], Any]
+        self, later: Later, method: str, number: int, result: Any, answer: Callable[[], Any]
     ) -> None:
         try:
-            self._answer(later.protocol, method, number, result, outcome)
+            self._answer(later.protocol, method, number, result, answer)
         except Exception as error:  # noqa: BLE001 - other requests of the group must not suffer
             later.hang_up(error)
         finally:
             later.end()
 
-    def _answer(self, oprot: Any, method: str, number: int, result: Any, outcome: Callable[[], Any]) -> None:
+    def _answer(self, oprot: Any, method: str, number: int, result: Any, answer: Callable[[], Any]) -> None:
         try:
-            result.success = outcome()
+            result.success = answer()
         except Exception as error:  # noqa: BLE001 - as above
             exception = _exception_for(method, error, result)
             if isinstance(exception, TApplicationException):

@@ -237,7 +237,7 @@ def test_there_is_no_such_clean(made: LakeTable) -> None:
 
 
 def held_by(made: LakeTable) -> dict[str, int]:
-    return {held.by: held.files for held in plan_clean(made.table, NOW_ONLY).held}
+    return {kept.by: kept.files for kept in plan_clean(made.table, NOW_ONLY).kept}
 
 
 def test_a_writer_keeps_its_base(made: LakeTable) -> None:
@@ -245,8 +245,8 @@ def test_a_writer_keeps_its_base(made: LakeTable) -> None:
         base = [file.path for file in writer.view.all_base_files()]
         made.ingest("upsert", [row(1, 5)])
         made.ingest("upsert", [row(1, 6)])
-        (held,) = plan_clean(made.table, NOW_ONLY).held
-        assert (held.by.startswith(f"writer {writer.instant} by "), held.files) == (True, 2)
+        (kept,) = plan_clean(made.table, NOW_ONLY).kept
+        assert (kept.by.startswith(f"writer {writer.instant} by "), kept.files) == (True, 2)
         clean(made.table, NOW_ONLY)
         assert all((Path(made.location) / path).exists() for path in base)
     clean(made.table, NOW_ONLY)
@@ -323,7 +323,7 @@ def test_an_abandoned_consumer_holds_nothing_for_ever(made: LakeTable) -> None:
     (consumer,) = registered_consumers(made.table.storage)
     assert (consumer.name, consumer.is_expired) == ("abandoned", True)
     planned = plan_clean(made.table, NOW_ONLY)
-    assert (planned.held, len(planned.files), planned.expired_consumers) == ((), 4, ("abandoned",))
+    assert (planned.kept, len(planned.files), planned.expired_consumers) == ((), 4, ("abandoned",))
     assert forget_consumer(made.table, "abandoned")
     assert not forget_consumer(made.table, "abandoned")
 
