@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import tenacity
+
 from airflow_provider.concurrency import CommitResult, find_operations, wait_for_higher_priority
 from airflow_provider.exceptions import (
     EmptySourceError,
@@ -153,19 +155,23 @@ class Backfill:
         return result
 
     def _written(self, window: Window, job: IngestJob, write: _Write) -> dict[str, Any] | None:
-        for attempt in range(1, self.attempts + 1):
-            self._wait_for_higher_priority(window)
-            try:
-                return write(window, job)
-            except EmptySourceError:
-                return None
-            except JobFailedError:
-                raise  # its Spark session is gone, and the caller starts another
-            except TableServiceError as error:
-                if not error.retryable or attempt == self.attempts:
-                    raise
-                self.tell(f"window {window.name}: attempt {attempt} of {self.attempts} failed: {error}")
-        raise AssertionError("unreachable")
+        def tell_failure(state: tenacity.RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            self.tell(
+                f"window {window.name}: attempt {state.attempt_number} of {self.attempts} failed: {error}"
+            )
+
+        attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_worth_another_attempt),
+            stop=tenacity.stop_after_attempt(self.attempts),
+            before=lambda _: self._wait_for_higher_priority(window),
+            before_sleep=tell_failure,
+            reraise=True,
+        )
+        try:
+            return attempts(write, window, job)
+        except EmptySourceError:
+            return None
 
     def _wait_for_higher_priority(self, window: Window) -> None:
         def tell_wait(ahead: list[str]) -> None:
@@ -243,3 +249,8 @@ class Backfill:
             "instants": [result["instant"] for result in results],
             "seconds_waited": round(self._waited, 1),
         }
+
+
+def _is_worth_another_attempt(error: BaseException) -> bool:
+    # After a JobFailedError the Spark session is gone, and the caller starts another one.
+    return isinstance(error, TableServiceError) and error.retryable and not isinstance(error, JobFailedError)
