@@ -100,7 +100,7 @@ def _lease_path(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Consumer:
+class TableConsumer:
     """A registered reader of a table in increments.
 
     :param name: unique in the table.
@@ -154,7 +154,7 @@ def forget_consumer(table: HudiTable, name: str) -> bool:
     return table.storage.delete(_consumer_path(name))
 
 
-def registered_consumers(storage: Storage) -> list[Consumer]:
+def registered_consumers(storage: Storage) -> list[TableConsumer]:
     """All consumers of a table, including expired ones, in the order of their names.
 
     :param storage: the table's storage.
@@ -169,7 +169,7 @@ def registered_consumers(storage: Storage) -> list[Consumer]:
         except FileNotFoundError:
             continue  # just removed
         age = max(0.0, now - status.modified)
-        found.append(Consumer(status.name, content["checkpoint"], content["expires_after"], age))
+        found.append(TableConsumer(status.name, content["checkpoint"], content["expires_after"], age))
     return sorted(found, key=lambda consumer: consumer.name)
 
 

@@ -37,7 +37,7 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.indexing.base_files import Build, index_build, write_token_of
-from airflow_provider.indexing.catch_up import CatchUp
+from airflow_provider.indexing.catch_up import IndexCatchUp
 from airflow_provider.indexing.duplicates import check_one_place
 from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import FileSystemView
@@ -146,7 +146,9 @@ class IndexRun:
                 settle_index_config(self._storage, self._partitions)
             self._build(build, around)
             self._heartbeat.tell("catching up")
-            catch_up = CatchUp(self._table, self._instant, self._lock, poll_seconds, self._heartbeat.tell)
+            catch_up = IndexCatchUp(
+                self._table, self._instant, self._lock, poll_seconds, self._heartbeat.tell
+            )
             catch_up.run(timeout_seconds)
             self._heartbeat.check()
             return self._complete(tuple(catch_up.logged))

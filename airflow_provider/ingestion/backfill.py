@@ -32,7 +32,7 @@ _SUMS = ("rows_inserted", "rows_updated", "rows_deleted", "files_written", "byte
 
 
 @dataclass(frozen=True)
-class Progress:
+class BackfillProgress:
     """The progress of a backfill; its text is the log line after each window.
 
     :param window: name of the last window that ended.
@@ -94,7 +94,7 @@ class Backfill:
     patience: float = 60.0
     attempts: int = 3
     lock: LockProvider | None = None
-    tell: Callable[[Progress | str], None] = log.info
+    tell: Callable[[BackfillProgress | str], None] = log.info
     is_stopped: Callable[[], bool] = lambda: False
     _done: list[Window] = field(default_factory=list, init=False)
     _skipped: int = field(default=0, init=False)
@@ -207,7 +207,7 @@ class Backfill:
     def _end(self, window: Window, status: str) -> None:
         self._done.append(window)
         self.tell(
-            Progress(
+            BackfillProgress(
                 window=window.name,
                 status=status,
                 done=len(self._done),

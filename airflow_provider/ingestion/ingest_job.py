@@ -22,7 +22,7 @@ _MOST_REWRITTEN = 20  # times the bytes of the new rows; a larger file is not re
 
 
 @dataclass(frozen=True)
-class Operation:
+class WriteOperation:
     """How an ingestion changes a table (Hudi's ``WriteOperationType``).
 
     :param hudi_type: the name in commit metadata.
@@ -51,14 +51,14 @@ class Operation:
         return self.promises_unique_keys or self.fills_small_files
 
 
-OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+OPERATIONS: Mapping[str, WriteOperation] = MappingProxyType(
     {
-        "insert": Operation("INSERT", fills_small_files=True),
-        "upsert": Operation("UPSERT", looks_up_keys=True, fills_small_files=True),
-        "delete": Operation("DELETE", looks_up_keys=True),
-        "bulk_insert": Operation("BULK_INSERT"),
-        "insert_overwrite": Operation("INSERT_OVERWRITE", Action.REPLACE_COMMIT, replaces="partitions"),
-        "insert_overwrite_table": Operation(
+        "insert": WriteOperation("INSERT", fills_small_files=True),
+        "upsert": WriteOperation("UPSERT", looks_up_keys=True, fills_small_files=True),
+        "delete": WriteOperation("DELETE", looks_up_keys=True),
+        "bulk_insert": WriteOperation("BULK_INSERT"),
+        "insert_overwrite": WriteOperation("INSERT_OVERWRITE", Action.REPLACE_COMMIT, replaces="partitions"),
+        "insert_overwrite_table": WriteOperation(
             "INSERT_OVERWRITE_TABLE", Action.REPLACE_COMMIT, replaces="table"
         ),
     }
@@ -217,11 +217,11 @@ class IngestJob(TableJob):
         return super().of(location, paths=paths, **settings)
 
     @property
-    def kind(self) -> Operation:
+    def kind(self) -> WriteOperation:
         """How the operation changes a table."""
         return OPERATIONS[self.operation]
 
-    def kind_on(self, table: HudiTable) -> Operation:
+    def kind_on(self, table: HudiTable) -> WriteOperation:
         """How the operation changes one table. With a bucket index no operation adds a key twice.
 
         :param table: the table.

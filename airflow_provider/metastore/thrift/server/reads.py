@@ -53,7 +53,7 @@ class CatalogReads:
         be off where clients write Iceberg tables.
     :param eventual_databases: answer requests for databases and functions from memory, a moment late, without
         asking the database for the last change. The replica has to be opened with it, too.
-    :param most_write_ids: see :class:`~airflow_provider.metastore.thrift.server.limits.Limits`.
+    :param most_write_ids: see :class:`~airflow_provider.metastore.thrift.server.limits.ServerLimits`.
     """
 
     def __init__(

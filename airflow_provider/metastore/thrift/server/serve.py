@@ -36,7 +36,7 @@ from airflow_provider.metastore.thrift.server.handlers import (
     StatisticsHandler,
     TransactionHandler,
 )
-from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.limits import ServerLimits
 from airflow_provider.metastore.thrift.server.processor import MetastoreProcessor
 from airflow_provider.metastore.thrift.server.reads import CatalogReads
 from airflow_provider.metastore.thrift.server.server import MetastoreServer, wait_for_free_port
@@ -112,7 +112,7 @@ class ServiceOptions:
     users: str | None = None
     message_format: str = MESSAGE_FORMAT
     database_outage: float = 10.0
-    limits: Limits = field(default_factory=Limits)
+    limits: ServerLimits = field(default_factory=ServerLimits)
 
 
 def serve(options: ServiceOptions, ready: Callable[[str], None], *, recover: Recover | None = None) -> None:

@@ -23,7 +23,7 @@ from airflow_provider.metastore import Metastore, open_metastore
 from airflow_provider.metastore.api import Housekeeper
 from airflow_provider.metastore.thrift.protocol import hive
 from airflow_provider.metastore.thrift.protocol.sasl import SaslPlain, password_digest
-from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.limits import ServerLimits
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serving
 from airflow_provider.metastore.thrift.server.server import MetastoreServer
 from tests.unit.metastore.thrift.test_thrift_server import table
@@ -345,7 +345,7 @@ class TestConnections:
     def test_more_than_allowed_are_refused_until_one_is_closed(
         self, serve: Serve, connect: Callable[[MetastoreServer], Any], caplog: pytest.LogCaptureFixture
     ) -> None:
-        server = serve(limits=Limits(connections=2))
+        server = serve(limits=ServerLimits(connections=2))
         first, second = connect(server), connect(server)
         for one in (first, second):
             one.getStatus()
@@ -363,7 +363,7 @@ class TestConnections:
                 time.sleep(0.05)
 
     def test_one_that_says_nothing_is_closed(self, serve: Serve) -> None:
-        server = serve(limits=Limits(idle_seconds=1))
+        server = serve(limits=ServerLimits(idle_seconds=1))
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as silent:
             assert silent.recv(1) == b""
 

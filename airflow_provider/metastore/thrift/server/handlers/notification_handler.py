@@ -30,7 +30,7 @@ from airflow_provider.metastore.model import (
     partition_values,
 )
 from airflow_provider.metastore.thrift.protocol import hive, partition_name
-from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.limits import ServerLimits
 from airflow_provider.metastore.transactions import (
     WriteEventInfo,
     WriteNotification,
@@ -58,7 +58,7 @@ class NotificationHandler:
     """
 
     def __init__(
-        self, metastore: Metastore, message_format: str = MESSAGE_FORMAT, limits: Limits | None = None
+        self, metastore: Metastore, message_format: str = MESSAGE_FORMAT, limits: ServerLimits | None = None
     ) -> None:
         if message_format not in (MESSAGE_FORMAT, ZIPPED_FORMAT):
             raise InvalidInputError(
@@ -66,7 +66,7 @@ class NotificationHandler:
             )
         self._metastore = metastore
         self._message_format = message_format
-        self._most_bytes = (limits or Limits()).message_bytes
+        self._most_bytes = (limits or ServerLimits()).message_bytes
 
     def get_current_notificationEventId(self) -> Any:  # noqa: N802 (Hive's name)
         return hive.CurrentNotificationEventId(eventId=self._metastore.current_event_id())

@@ -33,7 +33,7 @@ from airflow_provider.metastore.model import (
     partition_values,
 )
 from airflow_provider.metastore.thrift.protocol import hive, read_partition
-from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.limits import ServerLimits
 from airflow_provider.metastore.thrift.server.processor import Grouped
 from airflow_provider.metastore.thrift.server.source_transactions import (
     allocate_source_write_ids,
@@ -76,10 +76,10 @@ class TransactionHandler:
         self,
         metastore: Metastore,
         timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
     ) -> None:
         self._metastore = metastore
-        self._limits = limits or Limits()
+        self._limits = limits or ServerLimits()
         self._timeout = timeout_seconds
 
     def get_open_txns(self) -> Any:
