@@ -15,7 +15,7 @@ from thriftpy2.thrift import TApplicationException, TException, TMessageType, TP
 from thriftpy2.utils import serialize
 
 from airflow_provider.exceptions import MetastoreUnavailableError, TableServiceError
-from airflow_provider.metastore.database import OF_DATABASE, GroupedRequest, GroupOperation, MetastoreEngine
+from airflow_provider.metastore.database import OF_DATABASE, GroupedRequest, GroupOperation, SqlDatabase
 from airflow_provider.metastore.thrift.protocol import (
     EncodedNames,
     EncodedPartitions,
@@ -43,27 +43,27 @@ _LONGEST_NAME = 100  # characters of a method's name in the log and in answers
 class Grouped(Generic[T]):
     """The result of a method whose request is done in a group with the requests of other clients.
 
-    :param engine: the database.
+    :param sql: the database.
     :param operation: does requests of this kind.
     :param request: the request.
     :param answer: makes the method's answer from the request's answer.
     """
 
-    engine: MetastoreEngine
+    sql: SqlDatabase
     operation: GroupOperation
     request: GroupedRequest[T]
     answer: Callable[[T], Any]
 
     def now(self) -> Any:
         """Wait for the answer."""
-        return self.answer(self.engine.write_together(self.operation, self.request))
+        return self.answer(self.sql.write_together(self.operation, self.request))
 
     def later(self, tell: Callable[[Callable[[], Any]], None]) -> None:
         """Do the request, and deliver its answer later.
 
         See :meth:`~airflow_provider.metastore.database.group_commit.GroupCommit.leave`.
         """
-        self.engine.leave_with_others(
+        self.sql.leave_with_others(
             self.operation, self.request, lambda found: tell(lambda: self.answer(found()))
         )
 

@@ -198,7 +198,7 @@ class PartitionHandler:
                     location = f"{new.location.rstrip('/')}/{name}"
                     folders.enter_context(self._warehouse.moved(one.location, location))
                 specs.append(PartitionSpec(one.values, location, one.parameters, one.storage_descriptor))
-            added = self._metastore.engine.write(lambda connection: _exchange(connection, old, new, specs))
+            added = self._metastore.sql.write(lambda connection: _exchange(connection, old, new, specs))
         return self._described(new, added)
 
     def _exchanged(self, old: TableInfo, new: TableInfo, spec: dict[str, str]) -> list[PartitionInfo]:
@@ -278,7 +278,7 @@ class PartitionHandler:
                 )
             transaction.end()
 
-        self._metastore.engine.write(tell)
+        self._metastore.sql.write(tell)
 
     def _values_in(self, database: str, table: str, name: str) -> list[str]:
         return values_in_name(self._reads.table(plain_name(database), table), name)
@@ -333,13 +333,13 @@ class PartitionHandler:
                 )
             transaction.end()
 
-        self._metastore.engine.write(change)
+        self._metastore.sql.write(change)
 
     def _txn(self, database: str, table: str, write_id: int | None) -> int | None:
         """The transaction of the write id in a request; None without one, for a transaction of its own."""
         if write_id is None or write_id <= 0:
             return None
-        return self._metastore.engine.read(
+        return self._metastore.sql.read(
             lambda connection: txn_of_write_id(connection, database, table, write_id)
         )
 
@@ -387,7 +387,7 @@ class PartitionHandler:
 
     def _values_of(self, request: Any) -> list[PartitionValues]:
         """The values of the partitions that a request's expressions choose; each has to choose some."""
-        owner, found = self._metastore.engine.read(
+        owner, found = self._metastore.sql.read(
             lambda connection: get_table_and_partitions(
                 connection, plain_name(request.dbName), request.tblName
             )
