@@ -63,7 +63,7 @@ class TableJob:
             described = json.loads(text)
             if described.pop("job") != cls.kind_of_job:
                 raise ValueError("it describes another job")  # noqa: TRY301 - the handler below reports it
-            job: Self = _read(cls, described)
+            job: Self = read_dataclass(cls, described)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise InvalidInputError(
                 f"not the description of a job of kind {cls.kind_of_job!r} ({error}): {text[:200]!r}"
@@ -100,7 +100,13 @@ def _parts(cls: Any) -> dict[str, Any]:
     return found
 
 
-def _read(cls: Any, described: Mapping[str, Any]) -> Any:
+def read_dataclass(cls: Any, described: Mapping[str, Any]) -> Any:
+    """Make a dataclass from the dict that :func:`dataclasses.asdict` made of it, also after JSON.
+
+    :param cls: the dataclass; its fields may be dataclasses, or None.
+    :param described: the values of its fields, by their names.
+    :raises ValueError: when there is no such field.
+    """
     parts = _parts(cls)
     if unknown := sorted(set(described) - set(parts)):
         raise ValueError(f"there is no field {unknown[0]!r}; known: {', '.join(sorted(parts))}")
@@ -109,7 +115,7 @@ def _read(cls: Any, described: Mapping[str, Any]) -> Any:
 
 def _value(hint: Any, value: Any) -> Any:
     if is_dataclass(hint) and isinstance(value, Mapping):
-        return _read(hint, value)
+        return read_dataclass(hint, value)
     return tuple(value) if get_origin(hint) is tuple and isinstance(value, list) else value
 
 

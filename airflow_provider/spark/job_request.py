@@ -20,6 +20,7 @@ from airflow_provider.concurrency import WriteTransaction
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window
+from airflow_provider.jobs import read_dataclass
 from airflow_provider.spark.job_answer import JOBS_FOLDER, failure, success, write_answer
 from airflow_provider.table.storage import Storage
 
@@ -124,8 +125,8 @@ def _next(storage: Storage, job_id: str, number: int, idle_seconds: float) -> Jo
             time.sleep(LOOK_EVERY_SECONDS)
             continue
         storage.delete(_path(job_id, number))
-        window, transaction = asked.pop("window"), WriteTransaction(**asked.pop("transaction"))
-        return JobRequest(**asked, window=Window(**window) if window else None, transaction=transaction)
+        request: JobRequest = read_dataclass(JobRequest, asked)
+        return request
     log.info("job %s was not asked for anything for %.0f s, it ends", job_id, idle_seconds)
     return None
 
