@@ -22,7 +22,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import earlier_result, result_of
 from airflow_provider.ingestion.windows import Window, check_windows
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider
 from airflow_provider.table.hudi_table import HudiTable
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class Backfill:
         """
         self._check()
         self._started = time.monotonic()
-        self._lock = self.lock or open_lock(self.job.lock or self.table.hudi_options.lock, self.table.storage)
+        self._lock = self.lock or self.job.open_lock(self.table)
         earlier = self._earlier()
         results = [self._window(window, write, earlier) for window in self.windows]
         return self._summary([result for result in results if result is not None])

@@ -11,6 +11,8 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.hudi_table import HudiTable
 
 SPARK, ARROW = "spark", "arrow"
 CONNECT_TIMEOUT_SECONDS = 60.0
@@ -22,7 +24,8 @@ class TableJob:
 
     :param location: absolute path or URL of the table.
     :param storage_options: keyword arguments of the table's fsspec file system; executors need them too.
-    :param lock: configuration for :func:`~airflow_provider.locks.open_lock`.
+    :param lock: configuration for :func:`~airflow_provider.locks.open_lock`; by the table's own options when
+        empty.
     :param table_name: the table's name for people; the one in its properties when None.
     :param operation_key: equal for all tries of one operation, so that a later try finds the commit of an
         earlier try.
@@ -48,6 +51,14 @@ class TableJob:
     spark_conf: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     connect_timeout: float = field(default=CONNECT_TIMEOUT_SECONDS, kw_only=True)
     engine: str = field(default=SPARK, kw_only=True)
+
+    def open_lock(self, table: HudiTable) -> LockProvider:
+        """Open a contender for the table's lock, by :attr:`lock`, or by the table's own options.
+
+        :param table: the job's table.
+        :raises InvalidConnectionError: see :func:`~airflow_provider.locks.open_lock`.
+        """
+        return open_lock(self.lock or table.hudi_options.lock, table.storage)
 
     def to_json(self) -> str:
         """The job as text. It contains the storage options, which may be secrets: limit who may read it."""

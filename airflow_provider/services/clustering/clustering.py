@@ -27,7 +27,7 @@ from airflow_provider.concurrency.heartbeats import progress_of
 from airflow_provider.concurrency.plans import MAX_FAILURES, check_not_stopped, end_of_plan, pending_plans
 from airflow_provider.exceptions import NoSuchInstantError, UnfinishedWriteError, WriteConflictError
 from airflow_provider.jobs import PlanJob
-from airflow_provider.locks import LockProvider, default_lock, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.services.clustering.clustering_job import ClusteringJob
 from airflow_provider.services.clustering.clustering_plan import (
     LAYOUT_KEY,
@@ -200,7 +200,7 @@ def run_clustering(
     table.check_writable()
     if (earlier := earlier_clustering(job, table)) is not None:
         return earlier
-    lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
+    lock = lock or job.open_lock(table)
     writer = _begin(job, table, lock, is_alive)
     if writer is None:
         return None
