@@ -253,7 +253,7 @@ def result_of(
     metadata = timeline.commit_metadata(completed)
     stats = metadata.write_stats
     planned = pending_plan(table, instant).groups
-    replaced = {FileGroupId(path, each) for path, ids in metadata.replaced.items() for each in ids}
+    replaced = metadata.replaced_groups
     done = sum(group.file_groups <= replaced for group in planned)
     return {
         "table": job.table_name or table.config.name,
@@ -337,7 +337,7 @@ class Clustering:
                 **self.job.extra_metadata,
             },
             parts=[
-                group.file_groups | {FileGroupId(stat.partition_path, stat.file_id) for stat in stats}
+                group.file_groups | {stat.file_group for stat in stats}
                 for group, stats in self._written.items()
             ]
             if self._may_leave_out

@@ -206,9 +206,7 @@ def run_log_compaction(
             stats.append(compact_log(reader, instant, operation, f"{number}-0-0", data_block))
         if not stats and conflict is not None:
             raise conflict
-        writer.commit(
-            stats, parts=[frozenset({FileGroupId(stat.partition_path, stat.file_id)}) for stat in stats]
-        )
+        writer.commit(stats, parts=[frozenset({stat.file_group}) for stat in stats])
     result = CompactionResult.of_table(table, instant)
     if result is None:
         raise WriteConflictError(

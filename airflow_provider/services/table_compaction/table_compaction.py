@@ -214,9 +214,7 @@ def run_table_compaction(
             is_worth_it = write is None and _bytes_of(plan) >= _WORTH_THREADS
             at_once = (os.cpu_count() or 1) if is_worth_it else 1
         stats = _written(table, writer, plan, write, at_once)
-        committed = writer.commit(
-            stats, parts=[frozenset({FileGroupId(stat.partition_path, stat.file_id)}) for stat in stats]
-        )
+        committed = writer.commit(stats, parts=[frozenset({stat.file_group}) for stat in stats])
     result = CompactionResult.of_table(table, committed.instant)
     if result is None:
         raise WriteConflictError(
