@@ -11,7 +11,7 @@ from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.table.bucket_index import HASHING_METADATA
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.file_names import is_bucket
-from airflow_provider.table.merge_semantics import MergeSemantics, check_rows_can_be_merged
+from airflow_provider.table.merge_semantics import MergeSemantics, check_rows_can_be_merged, refused
 from airflow_provider.table.properties import (
     ALL_OPERATIONS,
     BUCKET_ENGINE,
@@ -116,7 +116,7 @@ def check_takes_rows(config: TableConfig, semantics: MergeSemantics, columns: pa
         way; the error names the property, its value and the remedy.
     """
     if config.raw.get("hoodie.table.cdc.enabled", "false").lower() == "true":
-        raise _refused(
+        raise refused(
             config,
             "hoodie.table.cdc.enabled",
             "true",
@@ -124,7 +124,7 @@ def check_takes_rows(config: TableConfig, semantics: MergeSemantics, columns: pa
             "write it with the Hudi that made it, or set the property to false if no query needs them",
         )
     if OPERATION_COLUMN in columns.names:
-        raise _refused(
+        raise refused(
             config,
             "hoodie.allow.operation.metadata.field",
             "true",
@@ -212,12 +212,3 @@ def check_no_hashing_metadata(storage: Storage) -> None:
             location=storage.root,
             property=BUCKET_ENGINE,
         )
-
-
-def _refused(config: TableConfig, key: str, value: str, why: str) -> UnsupportedTableError:
-    return UnsupportedTableError(
-        f"table {config.name!r} has {key}={value}, so that no rows can be written: {why}",
-        table=config.name,
-        property=key,
-        value=value,
-    )
