@@ -36,7 +36,6 @@ from airflow_provider.metastore.thrift.protocol import (
     TableStructs,
     hive,
     partition_name,
-    partition_struct,
     read_storage_descriptor,
     values_in_name,
 )
@@ -199,7 +198,7 @@ class PartitionHandler:
                     folders.enter_context(self._warehouse.moved(one.location, location))
                 specs.append(PartitionSpec(one.values, location, one.parameters, one.storage_descriptor))
             added = self._metastore.sql.write(lambda connection: _exchange(connection, old, new, specs))
-        return self._described(new, added)
+        return self._structs.of_partitions(new, added)
 
     def _exchanged(self, old: TableInfo, new: TableInfo, spec: dict[str, str]) -> list[PartitionInfo]:
         """The partitions that an exchange moves, by :meth:`exchange_partitions`'s rules."""
@@ -362,7 +361,7 @@ class PartitionHandler:
             added = self._metastore.add_partitions(
                 owner.database, table, specs, if_not_exists=if_not_exists, txn_id=txn_id
             )
-        return self._described(owner, added)
+        return self._structs.of_partitions(owner, added)
 
     def _drop(
         self,
@@ -383,7 +382,7 @@ class PartitionHandler:
             for one in dropped:
                 name = partition_name(owner, one.values)
                 self._warehouse.remove(one.location, f"partition {name} of table {owner.full_name}")
-        return self._described(owner, dropped)
+        return self._structs.of_partitions(owner, dropped)
 
     def _values_of(self, request: Any) -> list[PartitionValues]:
         """The values of the partitions that a request's expressions choose; each has to choose some."""
@@ -404,10 +403,6 @@ class PartitionHandler:
                 raise NoSuchObjectError(f"table {owner.full_name} has no partition with {text}")
             hit.update(dict.fromkeys(partition.values for partition in chosen))
         return list(hit)
-
-    def _described(self, table: TableInfo, partitions: Sequence[PartitionInfo]) -> list[Any]:
-        of_table = self._structs.of(table) if partitions else None
-        return [partition_struct(table, of_table, one) for one in partitions]
 
 
 def _properties(request: Any) -> dict[str, str]:
