@@ -107,7 +107,7 @@ def serve(
     """Serve a metastore by Hive's Thrift protocol until SIGTERM."""
     # Imported here: the other commands need no database and no Thrift.
     from airflow_provider.concurrency.transactions.recovery import recover_transactions
-    from airflow_provider.metastore.thrift.server.limits import Limits
+    from airflow_provider.metastore.thrift.server.limits import ServerLimits
     from airflow_provider.metastore.thrift.server.serve import ServiceOptions
     from airflow_provider.metastore.thrift.server.serve import serve as serve_metastore
 
@@ -134,7 +134,7 @@ def serve(
         users=users,
         message_format=message_format,
         database_outage=database_outage,
-        limits=Limits(
+        limits=ServerLimits(
             max_message_bytes, max_elements, max_write_ids, max_txn_range, max_connections, idle_timeout
         ),
     )

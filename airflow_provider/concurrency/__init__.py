@@ -31,6 +31,7 @@ from airflow_provider.concurrency.undo import rollback, rollback_dead_writers
 from airflow_provider.concurrency.write import (
     Writer,
     WriteSettings,
+    WriteTransaction,
     begin_planned,
     begin_write,
     find_operation,
@@ -53,6 +54,7 @@ __all__ = [
     "Rebased",
     "ServicePlan",
     "WriteSettings",
+    "WriteTransaction",
     "Writer",
     "begin_planned",
     "begin_write",

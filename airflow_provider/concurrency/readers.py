@@ -18,7 +18,6 @@ from airflow_provider.concurrency.commit import publish_head
 from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo, HeartbeatSettings
 from airflow_provider.concurrency.log import CommitLog
 from airflow_provider.exceptions import InvalidInputError, SnapshotUnavailableError
-from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView, missing_file
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage import Storage
@@ -81,15 +80,10 @@ def reader_lease(table: HudiTable, *, heartbeat: HeartbeatSettings | None = None
     :param heartbeat: how the reader shows that it is alive; after too many missed beats the lease is lost.
     :return: the lease; see :meth:`ReaderLease.check`.
     """
-    heartbeat, storage = heartbeat or HeartbeatSettings(), table.storage
+    storage = table.storage
     newest = publish_head(storage, CommitLog(storage))
-    info = HeartbeatInfo(
-        describe_owner(),
-        operation="READ",
-        interval=heartbeat.heartbeat_interval,
-        tolerable_misses=heartbeat.tolerable_misses,
-        base=newest.sequence if newest else 0,
-    )
+    base = newest.sequence if newest else 0
+    info = HeartbeatInfo.of_this_process("", "READ", settings=heartbeat, base=base)
     name = now()
     while not storage.put_if_absent(_lease_path(name), info.to_json()):
         name = after(name)
@@ -106,7 +100,7 @@ def _lease_path(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Consumer:
+class TableConsumer:
     """A registered reader of a table in increments.
 
     :param name: unique in the table.
@@ -160,7 +154,7 @@ def forget_consumer(table: HudiTable, name: str) -> bool:
     return table.storage.delete(_consumer_path(name))
 
 
-def registered_consumers(storage: Storage) -> list[Consumer]:
+def registered_consumers(storage: Storage) -> list[TableConsumer]:
     """All consumers of a table, including expired ones, in the order of their names.
 
     :param storage: the table's storage.
@@ -175,7 +169,7 @@ def registered_consumers(storage: Storage) -> list[Consumer]:
         except FileNotFoundError:
             continue  # just removed
         age = max(0.0, now - status.modified)
-        found.append(Consumer(status.name, content["checkpoint"], content["expires_after"], age))
+        found.append(TableConsumer(status.name, content["checkpoint"], content["expires_after"], age))
     return sorted(found, key=lambda consumer: consumer.name)
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 from airflow.sdk.definitions.context import context_merge
 
+from airflow_provider.concurrency import WriteTransaction
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.ingestion.arrow import ArrowRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.write_rows import write_rows
-from airflow_provider.managed import ManagedWrite, TransactionIds
+from airflow_provider.managed import ManagedWrite
 from airflow_provider.operators._base import SparkOperator, TableOperator, TaskOperation
 from airflow_provider.operators.ingest import IngestOperator
 
@@ -88,9 +90,9 @@ class IngestDecoratedOperator(DecoratedOperator, IngestOperator):
     def _ingest(self, managed: ManagedWrite, operation: TaskOperation, job: IngestJob) -> dict[str, Any]:
         table, rows = managed.table, list[ArrowRows]()
 
-        def write(ids: TransactionIds) -> dict[str, Any]:
+        def write(transaction: WriteTransaction) -> dict[str, Any]:
             return write_rows(
-                job.in_transaction(ids.txn_id, ids.write_id),
+                replace(job, transaction=transaction),
                 table,
                 rows[0],
                 is_alive=lambda: not self._is_killed,

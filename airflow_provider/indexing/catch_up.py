@@ -103,7 +103,7 @@ def waited_for(table: HudiTable, plan: str) -> list[PendingInstant]:
     ]
 
 
-class CatchUp:
+class IndexCatchUp:
     """The catch-up of one indexing.
 
     :param table: the table.

@@ -42,7 +42,7 @@ def check_one_place(storage: Storage, timeline: Timeline, *, since: str = "") ->
             places = [each if isinstance(each, RecordLocation) else None for each in versions]
             for place in places[:-1]:
                 if place is not None and _file_group(place) != _file_group(places[-1]):
-                    left.setdefault(FileGroupId(place.partition_path, place.file_id), {})[key] = places[-1]
+                    left.setdefault(place.file_group, {})[key] = places[-1]
     for group, keys in sorted(left.items()):
         still = snapshot.of(group)
         if still is None:
@@ -61,4 +61,4 @@ def check_one_place(storage: Storage, timeline: Timeline, *, since: str = "") ->
 
 
 def _file_group(location: RecordLocation | None) -> FileGroupId | None:
-    return None if location is None else FileGroupId(location.partition_path, location.file_id)
+    return None if location is None else location.file_group

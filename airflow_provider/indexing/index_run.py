@@ -37,7 +37,7 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.indexing.base_files import Build, index_build, write_token_of
-from airflow_provider.indexing.catch_up import CatchUp
+from airflow_provider.indexing.catch_up import IndexCatchUp
 from airflow_provider.indexing.duplicates import check_one_place
 from airflow_provider.locks import LockProvider
 from airflow_provider.table.file_groups import FileSystemView
@@ -146,7 +146,9 @@ class IndexRun:
                 settle_index_config(self._storage, self._partitions)
             self._build(build, around)
             self._heartbeat.tell("catching up")
-            catch_up = CatchUp(self._table, self._instant, self._lock, poll_seconds, self._heartbeat.tell)
+            catch_up = IndexCatchUp(
+                self._table, self._instant, self._lock, poll_seconds, self._heartbeat.tell
+            )
             catch_up.run(timeout_seconds)
             self._heartbeat.check()
             return self._complete(tuple(catch_up.logged))
@@ -163,13 +165,13 @@ class IndexRun:
 
     def _begin(self) -> IndexResult | None:
         """Put the inflight instant. If another run has completed the plan, return its result."""
-        requested, in_flight = (
+        requested, inflight = (
             instant_path(Instant(self._instant, Action.INDEXING, state))
             for state in (State.REQUESTED, State.INFLIGHT)
         )
         try:
             # The inflight file is a link to the plan: if the plan is dropped meanwhile, no file appears.
-            self._storage.link_if_absent(requested, in_flight)
+            self._storage.link_if_absent(requested, inflight)
         except FileNotFoundError:
             done = completed_indexing(self._table, self._instant)
             if done is None:

@@ -36,7 +36,6 @@ from airflow_provider.indexing.index_run import (
 )
 from airflow_provider.indexing.schedule import check_lock
 from airflow_provider.locks import LockProvider, default_lock
-from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import (
     MetadataPartition,
@@ -143,14 +142,9 @@ def run_index(
         return done
     indexes_of_plan(storage, commit_log, instant)
     head = commit_log.newest()
-    info = HeartbeatInfo(
-        describe_owner(),
-        Action.INDEXING,
-        INDEX,
-        PRIORITIES["table_service"],
-        settings.heartbeat.heartbeat_interval,
-        settings.heartbeat.tolerable_misses,
-        operation_key,
+    info = HeartbeatInfo.of_this_process(
+        *(Action.INDEXING, INDEX, PRIORITIES["table_service"], settings.heartbeat),
+        operation_key=operation_key,
         base=head.sequence if head else 0,
     )
     with (

@@ -5,6 +5,6 @@ Begin with ``write_rows`` and ``ingestion``; ``file_groups`` plans and writes, `
 
 from airflow_provider.ingestion.arrow import ingest_arrow
 from airflow_provider.ingestion.files import ingest_files
-from airflow_provider.ingestion.ingest_job import OPERATIONS, IngestJob, Operation
+from airflow_provider.ingestion.ingest_job import OPERATIONS, IngestJob, WriteOperation
 
-__all__ = ["OPERATIONS", "IngestJob", "Operation", "ingest_arrow", "ingest_files"]
+__all__ = ["OPERATIONS", "IngestJob", "WriteOperation", "ingest_arrow", "ingest_files"]

@@ -251,7 +251,7 @@ class ArrowRows(IncomingRows):
             raise comes_twice(repeated[0]["values"].as_py())
         known = indexes.locations(self.keys.to_pylist()) or {}
         for key, location in known.items():
-            if FileGroupId(location.partition_path, location.file_id) not in replaced:
+            if location.file_group not in replaced:
                 raise is_there_already(key, location)
 
     def _located(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import tenacity
+
 from airflow_provider.concurrency import CommitResult, find_operations, wait_for_higher_priority
 from airflow_provider.exceptions import (
     EmptySourceError,
@@ -20,7 +22,7 @@ from airflow_provider.exceptions import (
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import earlier_result, result_of
 from airflow_provider.ingestion.windows import Window, check_windows
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider
 from airflow_provider.table.hudi_table import HudiTable
 
 log = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ _SUMS = ("rows_inserted", "rows_updated", "rows_deleted", "files_written", "byte
 
 
 @dataclass(frozen=True)
-class Progress:
+class BackfillProgress:
     """The progress of a backfill; its text is the log line after each window.
 
     :param window: name of the last window that ended.
@@ -92,7 +94,7 @@ class Backfill:
     patience: float = 60.0
     attempts: int = 3
     lock: LockProvider | None = None
-    tell: Callable[[Progress | str], None] = log.info
+    tell: Callable[[BackfillProgress | str], None] = log.info
     is_stopped: Callable[[], bool] = lambda: False
     _done: list[Window] = field(default_factory=list, init=False)
     _skipped: int = field(default=0, init=False)
@@ -114,7 +116,7 @@ class Backfill:
         """
         self._check()
         self._started = time.monotonic()
-        self._lock = self.lock or open_lock(self.job.lock or self.table.hudi_options.lock, self.table.storage)
+        self._lock = self.lock or self.job.open_lock(self.table)
         earlier = self._earlier()
         results = [self._window(window, write, earlier) for window in self.windows]
         return self._summary([result for result in results if result is not None])
@@ -153,21 +155,25 @@ class Backfill:
         return result
 
     def _written(self, window: Window, job: IngestJob, write: _Write) -> dict[str, Any] | None:
-        for attempt in range(1, self.attempts + 1):
-            self._make_way(window)
-            try:
-                return write(window, job)
-            except EmptySourceError:
-                return None
-            except JobFailedError:
-                raise  # its Spark session is gone, and the caller starts another
-            except TableServiceError as error:
-                if not error.retryable or attempt == self.attempts:
-                    raise
-                self.tell(f"window {window.name}: attempt {attempt} of {self.attempts} failed: {error}")
-        raise AssertionError("unreachable")
+        def tell_failure(state: tenacity.RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            self.tell(
+                f"window {window.name}: attempt {state.attempt_number} of {self.attempts} failed: {error}"
+            )
 
-    def _make_way(self, window: Window) -> None:
+        attempts = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_worth_another_attempt),
+            stop=tenacity.stop_after_attempt(self.attempts),
+            before=lambda _: self._wait_for_higher_priority(window),
+            before_sleep=tell_failure,
+            reraise=True,
+        )
+        try:
+            return attempts(write, window, job)
+        except EmptySourceError:
+            return None
+
+    def _wait_for_higher_priority(self, window: Window) -> None:
         def tell_wait(ahead: list[str]) -> None:
             self.tell(
                 f"window {window.name}: makes way, at most {self.patience:.0f} s, for {'; '.join(ahead)}"
@@ -201,7 +207,7 @@ class Backfill:
     def _end(self, window: Window, status: str) -> None:
         self._done.append(window)
         self.tell(
-            Progress(
+            BackfillProgress(
                 window=window.name,
                 status=status,
                 done=len(self._done),
@@ -243,3 +249,8 @@ class Backfill:
             "instants": [result["instant"] for result in results],
             "seconds_waited": round(self._waited, 1),
         }
+
+
+def _is_worth_another_attempt(error: BaseException) -> bool:
+    # After a JobFailedError the Spark session is gone, and the caller starts another one.
+    return isinstance(error, TableServiceError) and error.retryable and not isinstance(error, JobFailedError)

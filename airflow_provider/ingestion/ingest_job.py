@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from airflow_provider.concurrency import WriteSettings
+from airflow_provider.concurrency import WriteSettings, WriteTransaction
 from airflow_provider.exceptions import InvalidInputError, UnknownOperationError
 from airflow_provider.ingestion.windows import Window
 from airflow_provider.jobs import TableJob
@@ -22,7 +22,7 @@ _MOST_REWRITTEN = 20  # times the bytes of the new rows; a larger file is not re
 
 
 @dataclass(frozen=True)
-class Operation:
+class WriteOperation:
     """How an ingestion changes a table (Hudi's ``WriteOperationType``).
 
     :param hudi_type: the name in commit metadata.
@@ -51,14 +51,14 @@ class Operation:
         return self.promises_unique_keys or self.fills_small_files
 
 
-OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+OPERATIONS: Mapping[str, WriteOperation] = MappingProxyType(
     {
-        "insert": Operation("INSERT", fills_small_files=True),
-        "upsert": Operation("UPSERT", looks_up_keys=True, fills_small_files=True),
-        "delete": Operation("DELETE", looks_up_keys=True),
-        "bulk_insert": Operation("BULK_INSERT"),
-        "insert_overwrite": Operation("INSERT_OVERWRITE", Action.REPLACE_COMMIT, replaces="partitions"),
-        "insert_overwrite_table": Operation(
+        "insert": WriteOperation("INSERT", fills_small_files=True),
+        "upsert": WriteOperation("UPSERT", looks_up_keys=True, fills_small_files=True),
+        "delete": WriteOperation("DELETE", looks_up_keys=True),
+        "bulk_insert": WriteOperation("BULK_INSERT"),
+        "insert_overwrite": WriteOperation("INSERT_OVERWRITE", Action.REPLACE_COMMIT, replaces="partitions"),
+        "insert_overwrite_table": WriteOperation(
             "INSERT_OVERWRITE_TABLE", Action.REPLACE_COMMIT, replaces="table"
         ),
     }
@@ -154,26 +154,6 @@ class MissingColumns:
 
 
 @dataclass(frozen=True)
-class WriteTransaction:
-    """The metastore transaction of a write.
-
-    :param txn_id: the transaction; none when None.
-    :param write_id: the table's write id in that transaction.
-    :param txn_goes_on: whether the caller ends the transaction later, after other writes; see
-        :func:`~airflow_provider.concurrency.begin_write`.
-    """
-
-    txn_id: int | None = None
-    write_id: int | None = None
-    txn_goes_on: bool = False
-
-    @property
-    def open_txn(self) -> int | None:
-        """The transaction that stays open after this write; None when there is none."""
-        return self.txn_id if self.txn_goes_on else None
-
-
-@dataclass(frozen=True)
 class IngestJob(TableJob):
     """One ingestion into one table. The table has the key, partition and ordering columns.
 
@@ -236,20 +216,12 @@ class IngestJob(TableJob):
         paths = (source,) if isinstance(source, str) else tuple(source)
         return super().of(location, paths=paths, **settings)
 
-    def in_transaction(self, txn_id: int | None, write_id: int | None) -> Self:
-        """The same ingestion with its transaction's ids; ``txn_goes_on`` stays.
-
-        :param txn_id: the transaction.
-        :param write_id: the table's write id in it.
-        """
-        return replace(self, transaction=replace(self.transaction, txn_id=txn_id, write_id=write_id))
-
     @property
-    def kind(self) -> Operation:
+    def kind(self) -> WriteOperation:
         """How the operation changes a table."""
         return OPERATIONS[self.operation]
 
-    def kind_on(self, table: HudiTable) -> Operation:
+    def kind_on(self, table: HudiTable) -> WriteOperation:
         """How the operation changes one table. With a bucket index no operation adds a key twice.
 
         :param table: the table.

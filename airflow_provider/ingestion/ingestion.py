@@ -118,8 +118,6 @@ class Ingestion:
             replaced=_by_partition(replaced),
             evolve=self._evolve,
             extra_metadata=told_in_commit(self._changes) | dict(job.extra_metadata),
-            txn_id=job.transaction.txn_id,
-            write_id=job.transaction.write_id,
             # With a bucket index, two writes of one key always meet in the file group of its bucket.
             unique_keys=table.bucket_index is None
             and (job.kind.promises_unique_keys or self._has_record_index),
@@ -295,7 +293,7 @@ class Ingestion:
         stats: list[WriteStat] = []
         if lost:
             # The view still shows replaced file groups; this write has already written their rows.
-            written = {_file_group(stat) for stat in self._stats} | self._replaced_by(self._reports.values())
+            written = {stat.file_group for stat in self._stats} | self._replaced_by(self._reports.values())
             # A delete sends all keys, because the other write may have added some that it did not find.
             rows = self._rows.unsent() if self._job.operation == "delete" else self._rows.sent_to(lost)
             plan = self._planned(rows, rebase.view, written)
@@ -314,7 +312,7 @@ class Ingestion:
         """The reports of the targets that wrote lost file groups."""
         lost = {}
         for number, report in self._reports.items():
-            written = {_file_group(stat) for stat in report.write_stats}
+            written = {stat.file_group for stat in report.write_stats}
             if written & file_groups:
                 if not written <= file_groups:
                     raise self._cannot_rebase(written - file_groups)
@@ -412,10 +410,6 @@ class Ingestion:
                     "returns other rows at each read; write it when it no longer changes, or materialise it",
                     partition=partition,
                 )
-
-
-def _file_group(stat: WriteStat) -> FileGroupId:
-    return FileGroupId(stat.partition_path, stat.file_id)
 
 
 def _has_record_index(view: FileSystemView) -> bool:

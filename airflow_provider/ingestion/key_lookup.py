@@ -136,7 +136,7 @@ def located(
     if len(elsewhere):
         at = int(positions[elsewhere[0]])
         raise lives_elsewhere(keys[at].as_py(), locations[which[elsewhere[0]]], paths[at].as_py())
-    groups = [FileGroupId(each.partition_path, each.file_id) for each in locations]
+    groups = [each.file_group for each in locations]
     ordered = sorted(set(groups))
     numbers = np.array([ordered.index(group) for group in groups], np.int64)[which]
     sort = np.argsort(numbers, kind="stable")

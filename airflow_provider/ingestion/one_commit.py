@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider.concurrency import settle_operation
 from airflow_provider.exceptions import InvalidInputError
-from airflow_provider.ingestion.ingest_job import IngestJob, WriteTransaction
+from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.managed import (
     ManagedWrite,
@@ -64,22 +64,17 @@ def commit_once(
     table.check_writable()
     check_operation(job, table, resolved)
     operation = RepeatedOperation(job.operation_key, job.operation_since)
-    joined_txn = job.transaction.txn_id
-    job = replace(
-        job,
-        operation_key=operation.key,
-        transaction=WriteTransaction(joined_txn, None, joined_txn is not None),
-    )
+    job = replace(job, operation_key=operation.key)
     managed = ManagedWrite(
         resolved,
         table,
         lambda: metastore,
         operation,
         lambda commit: earlier_result(job, table, commit),
-        joined_txn=joined_txn,
+        joined_txn=job.transaction.txn_id,
         wait_for=refuse_living_writer(table),
     )
-    return managed.run(lambda ids: write(job.in_transaction(ids.txn_id, ids.write_id), table))
+    return managed.run(lambda transaction: write(replace(job, transaction=transaction), table))
 
 
 def check_operation(job: IngestJob, table: HudiTable, resolved: ResolvedTable) -> None:

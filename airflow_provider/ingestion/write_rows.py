@@ -17,7 +17,7 @@ from airflow_provider.ingestion.incoming_rows import IncomingRows
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.ingestion import BeginAgainError, Ingestion
 from airflow_provider.ingestion.key_lookup import check_appendable
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider
 from airflow_provider.managed import maintain
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import Action
@@ -56,7 +56,7 @@ def write_rows(
     """
     if job.kind_on(table).looks_up_keys:
         check_appendable(table)
-    lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
+    lock = lock or job.open_lock(table)
     patience = time.monotonic() + job.settings.policy.yield_timeout
     begun_again = losses = 0
     while True:
@@ -72,7 +72,7 @@ def write_rows(
                 lock=lock,
                 operation_key=job.operation_key,
                 is_alive=is_alive,
-                open_txn=job.transaction.open_txn,
+                transaction=job.transaction,
                 losses=losses,
             )
             log.info(

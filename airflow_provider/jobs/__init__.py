@@ -6,7 +6,7 @@ Each job extends :class:`TableJob`, where reading begins; one that executes a pl
 
 from airflow_provider.jobs.engine import ARROW_MAX_BYTES, AUTO, ENGINES, Choice, choose_engine
 from airflow_provider.jobs.plan_job import PlanJob
-from airflow_provider.jobs.table_job import ARROW, CONNECT_TIMEOUT_SECONDS, SPARK, TableJob
+from airflow_provider.jobs.table_job import ARROW, CONNECT_TIMEOUT_SECONDS, SPARK, TableJob, read_dataclass
 
 __all__ = [
     "ARROW",
@@ -19,4 +19,5 @@ __all__ = [
     "PlanJob",
     "TableJob",
     "choose_engine",
+    "read_dataclass",
 ]

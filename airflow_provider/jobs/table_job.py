@@ -11,6 +11,8 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.table.hudi_table import HudiTable
 
 SPARK, ARROW = "spark", "arrow"
 CONNECT_TIMEOUT_SECONDS = 60.0
@@ -22,7 +24,8 @@ class TableJob:
 
     :param location: absolute path or URL of the table.
     :param storage_options: keyword arguments of the table's fsspec file system; executors need them too.
-    :param lock: configuration for :func:`~airflow_provider.locks.open_lock`.
+    :param lock: configuration for :func:`~airflow_provider.locks.open_lock`; by the table's own options when
+        empty.
     :param table_name: the table's name for people; the one in its properties when None.
     :param operation_key: equal for all tries of one operation, so that a later try finds the commit of an
         earlier try.
@@ -49,6 +52,14 @@ class TableJob:
     connect_timeout: float = field(default=CONNECT_TIMEOUT_SECONDS, kw_only=True)
     engine: str = field(default=SPARK, kw_only=True)
 
+    def open_lock(self, table: HudiTable) -> LockProvider:
+        """Open a contender for the table's lock, by :attr:`lock`, or by the table's own options.
+
+        :param table: the job's table.
+        :raises InvalidConnectionError: see :func:`~airflow_provider.locks.open_lock`.
+        """
+        return open_lock(self.lock or table.hudi_options.lock, table.storage)
+
     def to_json(self) -> str:
         """The job as text. It contains the storage options, which may be secrets: limit who may read it."""
         return json.dumps({"job": self.kind_of_job, **asdict(self)})
@@ -63,7 +74,7 @@ class TableJob:
             described = json.loads(text)
             if described.pop("job") != cls.kind_of_job:
                 raise ValueError("it describes another job")  # noqa: TRY301 - the handler below reports it
-            job: Self = _read(cls, described)
+            job: Self = read_dataclass(cls, described)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise InvalidInputError(
                 f"not the description of a job of kind {cls.kind_of_job!r} ({error}): {text[:200]!r}"
@@ -100,7 +111,13 @@ def _parts(cls: Any) -> dict[str, Any]:
     return found
 
 
-def _read(cls: Any, described: Mapping[str, Any]) -> Any:
+def read_dataclass(cls: Any, described: Mapping[str, Any]) -> Any:
+    """Make a dataclass from the dict that :func:`dataclasses.asdict` made of it, also after JSON.
+
+    :param cls: the dataclass; its fields may be dataclasses, or None.
+    :param described: the values of its fields, by their names.
+    :raises ValueError: when there is no such field.
+    """
     parts = _parts(cls)
     if unknown := sorted(set(described) - set(parts)):
         raise ValueError(f"there is no field {unknown[0]!r}; known: {', '.join(sorted(parts))}")
@@ -109,7 +126,7 @@ def _read(cls: Any, described: Mapping[str, Any]) -> Any:
 
 def _value(hint: Any, value: Any) -> Any:
     if is_dataclass(hint) and isinstance(value, Mapping):
-        return _read(hint, value)
+        return read_dataclass(hint, value)
     return tuple(value) if get_origin(hint) is tuple and isinstance(value, list) else value
 
 

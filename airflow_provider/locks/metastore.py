@@ -219,14 +219,14 @@ def _open(url: str, password: str | None, timeout: float, lease: float) -> _Back
         client = LockClient(given, timeout_seconds=timeout)
         return _Backend(client, client.lock)
     from airflow_provider.metastore import Metastore
-    from airflow_provider.metastore.database import MetastoreEngine, parse_url
+    from airflow_provider.metastore.database import SqlDatabase, parse_url
 
     parsed = parse_url(url)
     if password:
         parsed = parsed.set(password=password)
-    engine = MetastoreEngine(parsed.render_as_string(hide_password=False), timeout)
-    metastore = Metastore(engine)
-    return _Backend(metastore, partial(metastore.lock, timeout_seconds=lease), cache(engine.upgrade_schema))
+    sql = SqlDatabase(parsed.render_as_string(hide_password=False), timeout)
+    metastore = Metastore(sql)
+    return _Backend(metastore, partial(metastore.lock, timeout_seconds=lease), cache(sql.upgrade_schema))
 
 
 def _owner(info: LockInfo) -> str:

@@ -7,7 +7,7 @@ stores the facts that one try leaves for the next.
 """
 
 from airflow_provider.managed.maintenance import maintain
-from airflow_provider.managed.managed_write import ManagedWrite, TransactionIds
+from airflow_provider.managed.managed_write import ManagedWrite
 from airflow_provider.managed.operation import Operation, RepeatedOperation, refuse_living_writer
 from airflow_provider.managed.resolved_table import ResolvedTable, resolve_table
 
@@ -16,7 +16,6 @@ __all__ = [
     "Operation",
     "RepeatedOperation",
     "ResolvedTable",
-    "TransactionIds",
     "maintain",
     "refuse_living_writer",
     "resolve_table",

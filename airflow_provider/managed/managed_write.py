@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider.concurrency import CommitResult, PendingInstant, settle_operation
+from airflow_provider.concurrency import CommitResult, PendingInstant, WriteTransaction, settle_operation
 from airflow_provider.concurrency.transactions import (
     commit_predecessors,
     insertions,
@@ -41,18 +41,6 @@ from airflow_provider.services.metastore_columns import follow_columns
 from airflow_provider.table.hudi_table import HudiTable
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TransactionIds:
-    """The metastore transaction of a write, as its commit metadata names it.
-
-    :param txn_id: the transaction; None without a metastore.
-    :param write_id: the table's write id in that transaction.
-    """
-
-    txn_id: int | None = None
-    write_id: int | None = None
 
 
 @dataclass
@@ -91,7 +79,7 @@ class ManagedWrite:
 
     def run(
         self,
-        write: Callable[[TransactionIds], dict[str, Any]],
+        write: Callable[[WriteTransaction], dict[str, Any]],
         *,
         prepare: Callable[[], Any] = lambda: None,
     ) -> dict[str, Any]:
@@ -117,7 +105,7 @@ class ManagedWrite:
         self.follow_schema(result)
         return result
 
-    def leave(self, start: Callable[[TransactionIds], None]) -> None:
+    def leave(self, start: Callable[[WriteTransaction], None]) -> None:
         """Start a write that continues without this process; :meth:`end` ends it later.
 
         The transaction stays open; the process that waits for the write keeps it alive by heartbeats.
@@ -129,7 +117,7 @@ class ManagedWrite:
         :raises TableServiceError: any error of ``start``; the transaction is aborted then.
         """
         with self.enclosing_transaction(), self._transaction() as transaction:
-            start(self._ids(transaction))
+            start(self._begun(transaction))
             if transaction:
                 transaction.leave_open()
 
@@ -181,13 +169,13 @@ class ManagedWrite:
             done = "its instants had completed, so it is committed" if each.committed else "it is aborted"
             log.info("transaction %d had lost its writer: %s", each.txn_id, done)
 
-    def write(self, write: Callable[[TransactionIds], dict[str, Any]]) -> dict[str, Any]:
+    def write(self, write: Callable[[WriteTransaction], dict[str, Any]]) -> dict[str, Any]:
         """Write one commit in one transaction, without a look at earlier tries; see :meth:`run`."""
         interruption: BaseException | None = None
         result: dict[str, Any] | None = None
         try:
             with self._transaction() as transaction:
-                ids = self._ids(transaction)
+                ids = self._begun(transaction)
                 if transaction:
                     transaction.may_have_committed()
                 try:
@@ -261,12 +249,12 @@ class ManagedWrite:
 
     # --- its parts ------------------------------------------------------------------------
 
-    def _ids(self, transaction: TableTransaction | None) -> TransactionIds:
-        """The ids of a transaction, which the next try remembers."""
+    def _begun(self, transaction: TableTransaction | None) -> WriteTransaction:
+        """The transaction as its write gets it. The next try remembers its ids."""
         if transaction is None:
-            return TransactionIds()
+            return WriteTransaction()
         self.operation.remember(txn_id=transaction.txn_id, write_id=transaction.write_id)
-        return TransactionIds(transaction.txn_id, transaction.write_id)
+        return WriteTransaction(transaction.txn_id, transaction.write_id, self.joined_txn is not None)
 
     def _settle(
         self, reason: str, wait_for: Callable[[PendingInstant], bool] | None = None

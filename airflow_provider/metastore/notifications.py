@@ -23,7 +23,7 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.metastore.database import (
     Counter,
-    MetastoreEngine,
+    SqlDatabase,
     advance,
     consumers,
     counted,
@@ -95,11 +95,11 @@ def current_event_id(connection: Connection) -> int:
     return counted(connection, Counter.EVENT_ID)
 
 
-def last_event_id(engine: MetastoreEngine) -> int:
+def last_event_id(sql: SqlDatabase) -> int:
     """The same by one statement, for a caller that wants nothing else of the database."""
-    if engine.is_sqlite:
-        return engine.read(current_event_id)
-    ((event_id,),) = engine.run_statement(_LAST_EVENT_ID, {"counter": Counter.EVENT_ID.value})
+    if sql.is_sqlite:
+        return sql.read(current_event_id)
+    ((event_id,),) = sql.run_statement(_LAST_EVENT_ID, {"counter": Counter.EVENT_ID.value})
     return int(event_id)
 
 

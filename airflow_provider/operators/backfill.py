@@ -214,7 +214,7 @@ class BackfillOperator(IngestOperator):
         part = self._managed(managed.resolved, managed.table, operation.part(window.name), job)
         try:
             summary = part.write(
-                lambda ids: spark.ask(JobRequest(window=window, txn_id=ids.txn_id, write_id=ids.write_id))
+                lambda transaction: spark.ask(JobRequest(window=window, transaction=transaction))
             )
         except EmptySourceError:
             _forget_window(operation)

@@ -113,8 +113,8 @@ class CleanOperator(TableOperator):
         for file in plan.files if each_file else ():
             self.log.info("%s, %s bytes, %s", file.path, f"{file.size:,}", file.reason)
         self.log.info("planned to be deleted: %d files, %s bytes", len(plan.files), f"{plan.size:,}")
-        for held in plan.held:
-            self.log.info("kept for %s: %d files, %s bytes", held.by, held.files, f"{held.size:,}")
+        for kept in plan.kept:
+            self.log.info("kept for %s: %d files, %s bytes", kept.by, kept.files, f"{kept.size:,}")
         for name in plan.expired_consumers:
             self.log.warning("consumer %s has not come back; nothing is kept for it any more", name)
 

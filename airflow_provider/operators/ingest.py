@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_provider.concurrency import WriteTransaction
 from airflow_provider.exceptions import (
     EmptySourceError,
     InvalidInputError,
@@ -26,7 +27,7 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.one_commit import check_operation
 from airflow_provider.ingestion.result import earlier_result
 from airflow_provider.jobs import SPARK, Choice
-from airflow_provider.managed import ManagedWrite, ResolvedTable, TransactionIds
+from airflow_provider.managed import ManagedWrite, ResolvedTable
 from airflow_provider.operators._base import (
     SparkOperator,
     TaskOperation,
@@ -385,8 +386,8 @@ class IngestOperator(SparkOperator):
         choice = cache(lambda: self._engine(job))
         first = cache(lambda: self._spark_job(operation, choice().engine))
 
-        def write(ids: TransactionIds) -> dict[str, Any]:
-            begun, storage = job.in_transaction(ids.txn_id, ids.write_id), managed.table.storage
+        def write(transaction: WriteTransaction) -> dict[str, Any]:
+            begun, storage = replace(job, transaction=transaction), managed.table.storage
             try:
                 return self._run(first(), replace(begun, engine=choice().engine), storage)
             except SparkNeededError as error:
@@ -402,8 +403,8 @@ class IngestOperator(SparkOperator):
             return managed.run(write, prepare=first)
         managed.recover()
         managed.leave(
-            lambda ids: self._leave(
-                first(), job.in_transaction(ids.txn_id, ids.write_id), managed.table, operation
+            lambda transaction: self._leave(
+                first(), replace(job, transaction=transaction), managed.table, operation
             )
         )
         return self._end_left_job(managed, operation)

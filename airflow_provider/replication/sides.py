@@ -21,7 +21,7 @@ def consumer_of(policy: str) -> str:
 def is_same_metastore(one: AnyMetastore, other: AnyMetastore) -> bool:
     """Whether two metastores are given by one database, or by one server's URL."""
     if isinstance(one, Metastore) and isinstance(other, Metastore):
-        return one.engine is other.engine
+        return one.sql is other.sql
     return one.url == other.url
 
 

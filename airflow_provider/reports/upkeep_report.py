@@ -77,7 +77,7 @@ def report_held_back(history: TableHistory) -> dict[str, Any]:
         "clean": {
             "files": len(clean.files),
             "bytes": sum(each.size for each in clean.files),
-            "held": [{"by": each.by, "files": each.files, "bytes": each.size} for each in clean.held],
+            "held": [{"by": each.by, "files": each.files, "bytes": each.size} for each in clean.kept],
         },
         "archival": {"instants": len(archival.instants), "held_by": archival.held_by},
     }

@@ -19,7 +19,6 @@ from airflow_provider.concurrency.log import Commit
 from airflow_provider.concurrency.write import ALTER_SCHEMA, change_schema
 from airflow_provider.exceptions import IncompatibleSchemaError, InvalidInputError, MissingColumnError
 from airflow_provider.locks import LockProvider, default_lock
-from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.metadata_table import read_index_definitions
 from airflow_provider.table.schema import (
@@ -119,8 +118,7 @@ def alter_table(
         return evolved
 
     evolve(table.schema_on(table.timeline()))  # an impossible change fails before the lock is taken
-    priority = PRIORITIES["ingestion"]
-    info = HeartbeatInfo(describe_owner(), Action.COMMIT, ALTER_SCHEMA, priority, 10.0, 6)
+    info = HeartbeatInfo.of_this_process(Action.COMMIT, ALTER_SCHEMA, PRIORITIES["ingestion"])
     with lock:
         entry: Commit | None = change_schema(table, evolve, info, shared=lock.excludes_hudi)
     for change in changes:

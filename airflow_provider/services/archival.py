@@ -51,6 +51,7 @@ from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError, T
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
 from airflow_provider.services.orphans import DeadInstant, FilesLeft, dead_on_timeline
+from airflow_provider.table.file_groups import FileGroupId
 from airflow_provider.table.files import delete_markers_upto, parse_data_file_name
 from airflow_provider.table.hudi_options import OPTIONS
 from airflow_provider.table.hudi_table import HudiTable
@@ -385,7 +386,7 @@ def _late_log_bounds(timeline: Timeline, archived: str) -> Iterator[_Bound]:
         if not over:
             continue
         stats = timeline.commit_metadata(late).write_stats
-        logged = {(stat.partition_path, stat.file_id) for stat in stats if stat.log_files is not None}
+        logged = {stat.file_group for stat in stats if stat.log_files is not None}
         logged &= _with_base_files(timeline, over)
         after = [each for each in commits if each.requested_time > done]
         if logged and not logged <= _with_base_files(timeline, after):
@@ -393,10 +394,10 @@ def _late_log_bounds(timeline: Timeline, archived: str) -> Iterator[_Bound]:
             yield _Bound(before, f"log files of {before} are on a slice of {name} that was requested later")
 
 
-def _with_base_files(timeline: Timeline, commits: Iterable[Instant]) -> set[tuple[str, str]]:
-    """The file groups in which these commits wrote base files, by partition path and file id."""
+def _with_base_files(timeline: Timeline, commits: Iterable[Instant]) -> set[FileGroupId]:
+    """The file groups in which these commits wrote base files."""
     stats = (stat for commit in commits for stat in timeline.commit_metadata(commit).write_stats)
-    return {(stat.partition_path, stat.file_id) for stat in stats if stat.log_files is None}
+    return {stat.file_group for stat in stats if stat.log_files is None}
 
 
 def _replaced_bounds(timeline: Timeline, stays: str, left: FilesLeft) -> Iterator[_Bound]:

@@ -29,7 +29,7 @@ from airflow_provider.exceptions import (
     SnapshotUnavailableError,
     TableServiceError,
 )
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.services.archival import archived_content
 from airflow_provider.services.cleaning import (
     archive_metadata_timeline,
@@ -236,7 +236,7 @@ def run_compaction(table: HudiTable, instant: str, *, lock: LockProvider | None 
     :raises UnsupportedTableError: when this package does not write such a table.
     """
     table.check_writable()
-    lock = lock or open_lock(table.hudi_options.lock, table.storage)
+    lock = lock or default_lock(table)
     with lock if lock.excludes_hudi and not lock.is_held() else nullcontext():
         return _carry_out(table, instant, lock)
 

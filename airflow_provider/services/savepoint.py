@@ -15,7 +15,7 @@ from typing import Any
 from airflow_provider.concurrency import PRIORITIES, CommitLog
 from airflow_provider.concurrency.commit import Moment, commit, publish_head, staged_metadata_path
 from airflow_provider.concurrency.conflicts import writes_of_open_transactions
-from airflow_provider.concurrency.log import Savepoint as SavepointEntry
+from airflow_provider.concurrency.log import Savepoint
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError, TableError
 from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.locks.owner import describe_owner
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Savepoint:
+class TableSavepoint:
     """A commit whose snapshot is kept.
 
     :param instant: requested time of the commit.
@@ -68,7 +68,7 @@ class Savepoint:
 
 def create_savepoint(
     table: HudiTable, instant: str | None = None, *, comments: str = "", lock: LockProvider | None = None
-) -> Savepoint:
+) -> TableSavepoint:
     """Keep the snapshot of a commit until the savepoint is deleted. A second call changes nothing.
 
     :param table: the table.
@@ -90,7 +90,7 @@ def create_savepoint(
     name, staged = uuid.uuid4().hex, set[str]()
     kept: list[Instant] = []
 
-    def decide(moment: Moment) -> SavepointEntry | None:
+    def decide(moment: Moment) -> Savepoint | None:
         kept[:] = [_commit(storage, moment.timeline, moment.archived, instant)]
         requested = kept[0].requested_time
         if find_savepoint(table, requested):
@@ -100,9 +100,7 @@ def create_savepoint(
         path = staged_metadata_path(f"{requested}.savepoint.{name}")
         staged.add(path)
         storage.put(path, content)
-        return SavepointEntry(
-            instant=requested, priority=PRIORITIES["ingestion"], metadata_path=path, owner=owner
-        )
+        return Savepoint(instant=requested, priority=PRIORITIES["ingestion"], metadata_path=path, owner=owner)
 
     with lock or default_lock(table):
         entry = commit(storage, decide)
@@ -121,7 +119,7 @@ def create_savepoint(
     return found
 
 
-def savepoints(table: HudiTable) -> list[Savepoint]:
+def savepoints(table: HudiTable) -> list[TableSavepoint]:
     """All savepoints of a table, in the order in which they were made.
 
     :param table: the table.
@@ -130,7 +128,7 @@ def savepoints(table: HudiTable) -> list[Savepoint]:
     return [_savepoint(timeline, instant) for instant in timeline.savepoints()]
 
 
-def find_savepoint(table: HudiTable, instant: str) -> Savepoint | None:
+def find_savepoint(table: HudiTable, instant: str) -> TableSavepoint | None:
     """The savepoint of a commit, if there is one.
 
     :param table: the table.
@@ -159,7 +157,7 @@ def delete_savepoint(table: HudiTable, instant: str) -> None:
     # The staged file of a dead publisher goes first, because a publisher could bring the savepoint back from
     # it.
     for entry in CommitLog(storage).about(instant):
-        if isinstance(entry, SavepointEntry) and entry.metadata_path is not None:
+        if isinstance(entry, Savepoint) and entry.metadata_path is not None:
             storage.delete(entry.metadata_path)
     storage.delete(instant_path(found))
     storage.delete(instant_path(Instant(instant, Action.SAVEPOINT, State.INFLIGHT)))  # another Hudi writer's
@@ -249,10 +247,10 @@ def _paths(view: FileSystemView) -> set[str]:
     return {file.path for file in (*view.all_base_files(), *logs)}
 
 
-def _savepoint(timeline: Timeline, instant: Instant) -> Savepoint:
+def _savepoint(timeline: Timeline, instant: Instant) -> TableSavepoint:
     said = decode(timeline.read(instant))
     files = sum(len(each["savepointDataFile"]) for each in said["partitionMetadata"].values())
-    return Savepoint(
+    return TableSavepoint(
         instant.requested_time,
         instant.completion_time or "",
         said["savepointedBy"],

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
 from airflow_provider.indexing import IndexBuild, IndexJob, IndexResult, run_index, write_listing
-from airflow_provider.locks import LockProvider, open_lock
+from airflow_provider.locks import LockProvider
 from airflow_provider.spark.session import parallelism, tasks_end_with
 from airflow_provider.spark.write_task import spare_loaded_modules
 from airflow_provider.table.hudi_table import HudiTable
@@ -46,7 +46,7 @@ def build_index(
 
     :param spark: a session, local or over Spark Connect.
     :param job: the run.
-    :param lock: the table lock; the lock that ``job.lock`` describes when None.
+    :param lock: the table lock; the job's, or the table's own, when None.
     :param is_alive: called before every heartbeat; False stops the run.
     :return: see :func:`~airflow_provider.indexing.run_index`, also for its errors.
     """
@@ -56,7 +56,7 @@ def build_index(
         job.instant,
         settings=job.settings,
         build=lambda build: write_base_files(spark, build),
-        lock=lock or open_lock(job.lock, table.storage),
+        lock=lock or job.open_lock(table),
         operation_key=job.operation_key,
         is_alive=is_alive,
         around=lambda instant: tasks_end_with(spark, instant),

@@ -172,7 +172,6 @@ def _compact(job: CompactionJob, parent: Parent) -> dict[str, Any] | None:
 
 def _build_index(job: IndexJob, parent: Parent) -> dict[str, Any] | None:
     from airflow_provider.indexing import completed_indexing, run_index
-    from airflow_provider.locks import open_lock
 
     table = HudiTable.open(job.location, job.storage_options)
     if (done := completed_indexing(table, job.instant)) is not None:
@@ -182,7 +181,7 @@ def _build_index(job: IndexJob, parent: Parent) -> dict[str, Any] | None:
             table,
             job.instant,
             settings=job.settings,
-            lock=open_lock(job.lock, table.storage),
+            lock=job.open_lock(table),
             operation_key=job.operation_key,
             is_alive=parent.is_alive,
         )

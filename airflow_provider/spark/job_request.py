@@ -12,13 +12,15 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider import metrics
+from airflow_provider.concurrency import WriteTransaction
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window
+from airflow_provider.jobs import read_dataclass
 from airflow_provider.spark.job_answer import JOBS_FOLDER, failure, success, write_answer
 from airflow_provider.table.storage import Storage
 
@@ -38,15 +40,13 @@ class JobRequest:
     :param windows_of: find the windows of these columns; an empty list for the table's partitions.
     :param order: the order of these windows.
     :param window: write this window.
-    :param txn_id: metastore transaction of the window's commit.
-    :param write_id: the table's write id in that transaction.
+    :param transaction: metastore transaction of the window's commit.
     """
 
     windows_of: tuple[str, ...] | None = None
     order: str = "oldest_first"
     window: Window | None = None
-    txn_id: int | None = None
-    write_id: int | None = None
+    transaction: WriteTransaction = field(default_factory=WriteTransaction)
 
 
 def request_id(job_id: str, number: int) -> str:
@@ -112,7 +112,7 @@ def _do(
     if request.window is None:
         found = find_windows(spark, job, order=request.order, columns=request.windows_of)
         return {"windows": [asdict(window) for window in found]}
-    write = request.window.job(job).in_transaction(request.txn_id, request.write_id)
+    write = replace(request.window.job(job), transaction=request.transaction)
     return ingest(spark, write, is_alive=is_alive)
 
 
@@ -125,8 +125,8 @@ def _next(storage: Storage, job_id: str, number: int, idle_seconds: float) -> Jo
             time.sleep(LOOK_EVERY_SECONDS)
             continue
         storage.delete(_path(job_id, number))
-        window = asked.pop("window")
-        return JobRequest(**{**asked, "window": Window(**window) if window else None})
+        request: JobRequest = read_dataclass(JobRequest, asked)
+        return request
     log.info("job %s was not asked for anything for %.0f s, it ends", job_id, idle_seconds)
     return None
 

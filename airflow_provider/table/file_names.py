@@ -5,8 +5,20 @@ from __future__ import annotations
 import re
 import uuid
 from functools import lru_cache
+from typing import NamedTuple
 
 _NAME = re.compile(r"^([^_.][^_]*)_([^_]+)_(\d{14}(?:\d{3})?)\.parquet$")
+
+
+class FileGroupId(NamedTuple):
+    """The identity of a file group, the unit of conflict detection.
+
+    :param partition_path: partition path relative to the table, ``""`` when not partitioned.
+    :param file_id: the id that all slices of the group share.
+    """
+
+    partition_path: str
+    file_id: str
 
 
 def base_file_name(file_id: str, write_token: str, instant: str) -> str:

@@ -42,7 +42,6 @@ from airflow_provider.table.properties import (
     LOCAL,
     LOG_BLOCK_FORMAT,
     NON_BLOCKING,
-    NON_BLOCKING_NEEDS,
     PROPERTIES_PATH,
     TIMELINE_ZONE,
     TableConfig,
@@ -66,7 +65,7 @@ from airflow_provider.table.timeline import (
     undone_since,
     without_undone,
 )
-from airflow_provider.table.writable import check_layout
+from airflow_provider.table.writable import check_layout, check_non_blocking, check_version
 
 
 class HudiTable:
@@ -241,7 +240,7 @@ class HudiTable:
     @property
     def is_merge_on_read(self) -> bool:
         """Whether some of the rows may be in log files."""
-        return self.config.table_type != "COPY_ON_WRITE"
+        return self.config.table_type != COPY_ON_WRITE
 
     @property
     def write_action(self) -> Action:
@@ -466,21 +465,10 @@ class HudiTable:
             one of its indexes.
         """
         config = self.config
-        found = (config.table_type, config.version, config.layout)
-        if found[1:] != (9, 2):
-            raise UnsupportedTableError(
-                f"table {self.location} is {found[0]} of version {found[1]}, timeline layout {found[2]}; "
-                "only version 9, layout 2 can be written",
-                location=self.location,
-            )
+        check_version(self.location, config)
         check_layout(config)
-        if self.is_non_blocking and (self.bucket_index is None or not self.is_merge_on_read):
-            raise UnsupportedTableError(
-                f"table {self.location} has {CONCURRENCY_MODE}={NON_BLOCKING}, and is {config.table_type} "
-                f"{'without' if self.bucket_index is None else 'with'} a bucket index: {NON_BLOCKING_NEEDS}",
-                location=self.location,
-                property=CONCURRENCY_MODE,
-            )
+        if self.is_non_blocking:
+            check_non_blocking(self.location, config, has_buckets=self.bucket_index is not None)
         named = {*config.metadata_partitions, *config.inflight_metadata_partitions}
         if keeps_indexes and MetadataPartition.RECORD_INDEX in named:
             self.check_keeps_record_index()

@@ -120,7 +120,7 @@ class MergeSemantics:
         if (field is None) != (marker is None):
             name = DELETE_MARKER if field is None else DELETE_FIELD
             why = f"Hudi needs {DELETE_FIELD} and {DELETE_MARKER}; set both or neither"
-            raise _refused(config, MERGE_PROPERTY + name, properties[name], why)
+            raise refused(config, MERGE_PROPERTY + name, properties[name], why)
         return cls(
             config.ordering_fields if _merge_mode(config) == EVENT_TIME else (),
             _partial_update(config),
@@ -142,10 +142,10 @@ class MergeSemantics:
         :param column: values of one top-level column.
         """
         if self.partial_update is PartialUpdate.IGNORE_DEFAULTS:
-            return _mask(column.is_null())
+            return as_mask(column.is_null())
         if self.unavailable is not None and _is_text_or_bytes(column.type):
             marker = pa.scalar(self.unavailable.encode()).cast(column.type)
-            return _mask(pc.fill_null(pc.equal(column, marker), False))
+            return as_mask(pc.fill_null(pc.equal(column, marker), False))
         return np.zeros(len(column), np.bool_)
 
     def deletions(self, rows: pa.Table) -> Mask | None:
@@ -156,10 +156,10 @@ class MergeSemantics:
         """
         found: Mask | None = None
         if IS_DELETED in rows.column_names and pa.types.is_boolean(rows[IS_DELETED].type):
-            found = _mask(pc.fill_null(rows[IS_DELETED].combine_chunks(), False))
+            found = as_mask(pc.fill_null(rows[IS_DELETED].combine_chunks(), False))
         if self.delete_field in rows.column_names:
             values = rows[self.delete_field].combine_chunks().cast(pa.string())
-            marked = _mask(pc.fill_null(pc.equal(values, self.delete_marker), False))
+            marked = as_mask(pc.fill_null(pc.equal(values, self.delete_marker), False))
             found = marked if found is None else found | marked
         return found
 
@@ -186,7 +186,7 @@ def check_rows_can_be_merged(config: TableConfig, semantics: MergeSemantics, col
         return
     kind = columns.field(name).type
     if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise _refused(
+        raise refused(
             config,
             MERGE_PROPERTY + DELETE_FIELD,
             name,
@@ -201,12 +201,12 @@ def _merge_mode(config: TableConfig) -> str:
     if mode and mode not in (COMMIT_TIME, EVENT_TIME):
         by = raw.get(PAYLOAD) or strategy
         merger = f"rows that {by or 'it'} merges are not merged here"
-        raise _refused(config, MERGE_MODE, mode, f"{merger}, {known}; {_WITH_THE_JVM}")
+        raise refused(config, MERGE_MODE, mode, f"{merger}, {known}; {_WITH_THE_JVM}")
     if strategy and strategy not in STRATEGIES:
-        raise _refused(config, STRATEGY, strategy, f"its merger is not known here, {known}; {_WITH_THE_JVM}")
+        raise refused(config, STRATEGY, strategy, f"its merger is not known here, {known}; {_WITH_THE_JVM}")
     for name in (PAYLOAD, LEGACY_PAYLOAD):
         if (payload := raw.get(name)) and payload not in PAYLOADS:
-            raise _refused(config, name, payload, f"rows that it merges are not merged here; {_WITH_THE_JVM}")
+            raise refused(config, name, payload, f"rows that it merges are not merged here; {_WITH_THE_JVM}")
     by_payload = PAYLOADS.get(raw.get(PAYLOAD) or raw.get(LEGACY_PAYLOAD) or "")
     by_default = EVENT_TIME if config.ordering_fields else COMMIT_TIME
     return mode or STRATEGIES.get(strategy) or by_payload or by_default
@@ -217,7 +217,7 @@ def _partial_update(config: TableConfig) -> PartialUpdate:
     try:
         return PartialUpdate(value.upper())
     except ValueError:
-        raise _refused(
+        raise refused(
             config, PARTIAL_UPDATE, value, f"known are {', '.join(PartialUpdate)}; {_WITH_THE_JVM}"
         ) from None
 
@@ -230,13 +230,20 @@ def _merge_properties(config: TableConfig) -> dict[str, str]:
             continue
         name = key.removeprefix(MERGE_PROPERTY)
         if name not in known:
-            raise _refused(config, key, value, f"what it asks for is not known here; {_WITH_THE_JVM}")
+            raise refused(config, key, value, f"what it asks for is not known here; {_WITH_THE_JVM}")
         if value:
             found[name] = value
     return found
 
 
-def _refused(config: TableConfig, key: str, value: str, why: str) -> UnsupportedTableError:
+def refused(config: TableConfig, key: str, value: str, why: str) -> UnsupportedTableError:
+    """The error for a table with a property because of which no rows can be written.
+
+    :param config: the table's configuration.
+    :param key: the property.
+    :param value: its value.
+    :param why: the reason, and the remedy.
+    """
     return UnsupportedTableError(
         f"table {config.name!r} has {key}={value}, so that no rows can be written: {why}",
         table=config.name,
@@ -250,6 +257,10 @@ def _is_text_or_bytes(kind: pa.DataType) -> bool:
     return any(is_a(kind) for is_a in kinds)
 
 
-def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:
+def as_mask(values: pa.Array | pa.ChunkedArray) -> Mask:
+    """Make a mask of NumPy.
+
+    :param values: booleans without a null.
+    """
     mask: Mask = values.to_numpy(zero_copy_only=False)
     return mask

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider.table.merge_semantics import Mask, MergeSemantics
+from airflow_provider.table.merge_semantics import Mask, MergeSemantics, as_mask
 from airflow_provider.table.schema import META_COLUMNS
 
 Positions = npt.NDArray[np.int64]
@@ -204,7 +204,7 @@ class Merge:
         """
         batch = self._batch
         position = pc.index_in(old[_RECORD_KEY], value_set=batch.keys).combine_chunks()
-        hit = _mask(position.is_valid())
+        hit = as_mask(position.is_valid())
         stays: Mask = ~hit
         if not hit.any():
             return stays
@@ -273,7 +273,7 @@ def _at_least(new: Sequence[pa.Array], old: Sequence[pa.Array], count: int) -> M
         one, other = _comparable(one), _comparable(other).cast(one.type)
         larger = pc.or_(pc.fill_null(pc.greater(one, other), False), pc.and_(one.is_valid(), other.is_null()))
         equal = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(one.is_null(), other.is_null()))
-        found = _mask(larger) | (_mask(equal) & found)
+        found = as_mask(larger) | (as_mask(equal) & found)
     return found
 
 
@@ -281,11 +281,6 @@ def _sorted(columns: dict[str, pa.Array]) -> Positions:
     order = [(name, "ascending") for name in columns]
     positions: Positions = pc.sort_indices(pa.table(columns), sort_keys=order).to_numpy().astype(np.int64)
     return positions
-
-
-def _mask(values: pa.Array) -> Mask:
-    mask: Mask = values.to_numpy(zero_copy_only=False)
-    return mask
 
 
 def _comparable(values: pa.Array) -> pa.Array:

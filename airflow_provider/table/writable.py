@@ -11,13 +11,17 @@ from airflow_provider.exceptions import UnsupportedTableError
 from airflow_provider.table.bucket_index import HASHING_METADATA
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.file_names import is_bucket
-from airflow_provider.table.merge_semantics import MergeSemantics, check_rows_can_be_merged
+from airflow_provider.table.merge_semantics import MergeSemantics, check_rows_can_be_merged, refused
 from airflow_provider.table.properties import (
     ALL_OPERATIONS,
     BUCKET_ENGINE,
+    CONCURRENCY_MODE,
     CONSISTENT_HASHING,
+    COPY_ON_WRITE,
     INDEX_TYPE,
     INSERT_ONLY,
+    NON_BLOCKING,
+    NON_BLOCKING_NEEDS,
     NUMBER_OF_BUCKETS,
     TRANSACTIONAL_PROPERTIES,
     TableConfig,
@@ -36,6 +40,38 @@ _GENERATORS = {
     "TIMESTAMP": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
     "CUSTOM": "org.apache.hudi.keygen.CustomKeyGenerator",
 }
+
+
+def check_version(location: str, config: TableConfig) -> None:
+    """Make sure that a table has the version and the timeline layout that this package writes.
+
+    :param location: the table's location.
+    :param config: the table's configuration.
+    :raises UnsupportedTableError: when it has others; the error names them.
+    """
+    if (config.version, config.layout) != (9, 2):
+        raise UnsupportedTableError(
+            f"table {location} is {config.table_type} of version {config.version}, timeline layout "
+            f"{config.layout}; only version 9, layout 2 can be written",
+            location=location,
+        )
+
+
+def check_non_blocking(location: str, config: TableConfig, *, has_buckets: bool) -> None:
+    """Make sure that a table has what non-blocking writers need: log files, and a bucket index.
+
+    :param location: the table's location.
+    :param config: the table's configuration.
+    :param has_buckets: whether the table has a bucket index.
+    :raises UnsupportedTableError: when one of the two is missing; the error names the property.
+    """
+    if config.table_type == COPY_ON_WRITE or not has_buckets:
+        raise UnsupportedTableError(
+            f"table {location} has {CONCURRENCY_MODE}={NON_BLOCKING}, and is {config.table_type} "
+            f"{'with' if has_buckets else 'without'} a bucket index: {NON_BLOCKING_NEEDS}",
+            location=location,
+            property=CONCURRENCY_MODE,
+        )
 
 
 def check_layout(config: TableConfig) -> None:
@@ -80,7 +116,7 @@ def check_takes_rows(config: TableConfig, semantics: MergeSemantics, columns: pa
         way; the error names the property, its value and the remedy.
     """
     if config.raw.get("hoodie.table.cdc.enabled", "false").lower() == "true":
-        raise _refused(
+        raise refused(
             config,
             "hoodie.table.cdc.enabled",
             "true",
@@ -88,7 +124,7 @@ def check_takes_rows(config: TableConfig, semantics: MergeSemantics, columns: pa
             "write it with the Hudi that made it, or set the property to false if no query needs them",
         )
     if OPERATION_COLUMN in columns.names:
-        raise _refused(
+        raise refused(
             config,
             "hoodie.allow.operation.metadata.field",
             "true",
@@ -176,12 +212,3 @@ def check_no_hashing_metadata(storage: Storage) -> None:
             location=storage.root,
             property=BUCKET_ENGINE,
         )
-
-
-def _refused(config: TableConfig, key: str, value: str, why: str) -> UnsupportedTableError:
-    return UnsupportedTableError(
-        f"table {config.name!r} has {key}={value}, so that no rows can be written: {why}",
-        table=config.name,
-        property=key,
-        value=value,
-    )

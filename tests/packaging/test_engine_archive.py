@@ -3,9 +3,11 @@
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 
 from airflow_provider.operators._base.engine_archive import write_engine_archive
+from tests.packaging.uv import ROOT
 
 WRITE_A_TABLE = """
 import sys
@@ -55,7 +57,8 @@ def test_the_engine_writes_tables_from_the_archive_alone(tmp_path):
 def test_what_only_airflow_needs_stays_at_home(tmp_path):
     names = zipfile.ZipFile(write_engine_archive(tmp_path)).namelist()
     assert "airflow_provider/exceptions.py" in names
-    folders = {name.split("/")[1] for name in names}
-    face = {"assets", "decorators", "operators", "hooks", "sensors", "task_groups", "triggers"}
-    assert not folders & {*face, "cli"}
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert len(face := wheel["only-include"]) > 5
+    inside = {"/".join(name.split("/")[:2]) for name in names}
+    assert not inside & {*face, "airflow_provider/cli"}
     assert all(name.startswith("airflow_provider/") and "__pycache__" not in name for name in names)

@@ -1,4 +1,7 @@
-"""The structure of the code: each folder is a room of few modules; others use only its exported names."""
+"""The structure of the code: a folder is a room of few modules, others use only its exported names.
+
+A public class has a name of its own.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +68,15 @@ def test_a_room_is_entered_by_its_face(room: Path) -> None:
         if name.startswith(f"{inside}.")
     ]
     assert deep == []
+
+
+def test_one_name_means_one_class() -> None:
+    modules_of: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in ast.parse(module.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules_of.setdefault(node.name, []).append(dotted(module))
+    assert {name: modules for name, modules in modules_of.items() if len(modules) > 1} == {}
 
 
 def test_the_rooms_are_found() -> None:

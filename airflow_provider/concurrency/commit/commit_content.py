@@ -97,12 +97,12 @@ class CommitContent:
     @property
     def written(self) -> frozenset[FileGroupId]:
         """File groups that get a slice."""
-        return frozenset(_group(stat) for stat in self.write_stats)
+        return frozenset(stat.file_group for stat in self.write_stats)
 
     @property
     def appended(self) -> frozenset[FileGroupId]:
         """File groups that get log files alone."""
-        with_base = frozenset(_group(stat) for stat in self.write_stats if stat.log_files is None)
+        with_base = frozenset(stat.file_group for stat in self.write_stats if stat.log_files is None)
         return self.written - with_base
 
     @property
@@ -121,7 +121,7 @@ class CommitContent:
     def merged_into(self) -> dict[FileGroupId, FileGroupId]:
         """By each file group that a merge took out: the new file group that has its rows."""
         return {
-            before: _group(stat)
+            before: stat.file_group
             for stat in self.write_stats
             if (before := _merged_on(stat)) is not None and before in self.taken_out
         }
@@ -141,7 +141,7 @@ class CommitContent:
         named = frozenset(group for conflict in conflicts for group in conflict.file_groups)
         lost = set(named)
         for stat in self.write_stats:
-            pair = {_group(stat), _merged_on(stat)}
+            pair = {stat.file_group, _merged_on(stat)}
             if pair & named and _merged_on(stat) in self.taken_out:
                 lost |= {group for group in pair if group is not None}
         return frozenset(lost)
@@ -170,11 +170,12 @@ class CommitContent:
 
     def share_of(self, file_groups: frozenset[FileGroupId]) -> float:
         """The fraction of the data files that belongs to some file groups, 0 to 1."""
-        return sum(_group(stat) in file_groups for stat in self.write_stats) / max(1, len(self.write_stats))
+        written = [stat.file_group for stat in self.write_stats]
+        return sum(group in file_groups for group in written) / max(1, len(written))
 
     def with_rebased(self, lost: frozenset[FileGroupId], rebased: Rebased) -> CommitContent:
         """The same write after some of its file groups were merged again."""
-        stats = [stat for stat in self.write_stats if _group(stat) not in lost]
+        stats = [stat for stat in self.write_stats if stat.file_group not in lost]
         out = {
             partition: [file_id for file_id in ids if FileGroupId(partition, file_id) not in lost]
             for partition, ids in self.replaced.items()
@@ -236,10 +237,6 @@ class CommitContent:
             seen=seen,
             owner=info.owner,
         )
-
-
-def _group(stat: WriteStat) -> FileGroupId:
-    return FileGroupId(stat.partition_path, stat.file_id)
 
 
 def _merged_on(stat: WriteStat) -> FileGroupId | None:

@@ -30,7 +30,6 @@ from airflow_provider.concurrency.log import (
     without_reverted,
 )
 from airflow_provider.exceptions import InstantRolledBackError
-from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.metadata_table import UsableIndexes
 from airflow_provider.table.storage import Storage
@@ -304,15 +303,8 @@ class Moment:
         :param later_than: a time that it must exceed, besides all completion times.
         :param operation_key: stored in the heartbeat, so that a later try finds the leftovers of this one.
         """
-        info = HeartbeatInfo(
-            describe_owner(),
-            action,
-            operation,
-            priority,
-            10.0,
-            6,
-            base=self.sequence,
-            operation_key=operation_key,
+        info = HeartbeatInfo.of_this_process(
+            action, operation, priority, operation_key=operation_key, base=self.sequence
         )
         bound, soonest = max(later_than, self.newest_completion), self.takes_soonest(action)
         if soonest:

@@ -74,7 +74,7 @@ class StagedWrite:
 
     def extend_plan(self, file_groups: Iterable[FileGroupId]) -> None:
         """Name further file groups in the plan."""
-        known = {FileGroupId(stat.partition_path, stat.file_id) for stat in self._planned}
+        known = {stat.file_group for stat in self._planned}
         if more := set(file_groups) - known:
             self._planned = (*self._planned, *_stats_of(more, ()))
             self._storage.put(self._plan_path, self._plan_of(self._planned))

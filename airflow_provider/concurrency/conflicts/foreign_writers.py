@@ -315,15 +315,14 @@ def as_entry(storage: Storage, instant: Instant) -> LogEntry:
         )
     metadata = decode_commit_metadata(content)
     operation = metadata.operation_type
-    replaced = ((partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids)
     return Commit(
         instant=instant.requested_time,
         action=instant.action,
         completion_time=completion_time,
         operation=operation,
         priority=PRIORITIES["table_service" if operation in REWRITES else "ingestion"],
-        written=frozenset(FileGroupId(s.partition_path, s.file_id) for s in metadata.write_stats),
-        replaced=frozenset(FileGroupId(*group) for group in replaced),
+        written=frozenset(s.file_group for s in metadata.write_stats),
+        replaced=metadata.replaced_groups,
         appended=_appended_in(metadata.write_stats),
         inserted_in=frozenset(s.partition_path for s in metadata.write_stats if s.num_inserts),
         owner=OWNER,
@@ -332,7 +331,7 @@ def as_entry(storage: Storage, instant: Instant) -> LogEntry:
 
 def _appended_in(write_stats: Sequence[WriteStat]) -> frozenset[FileGroupId]:
     """The file groups that got log files alone."""
-    groups = {each: FileGroupId(each.partition_path, each.file_id) for each in write_stats}
+    groups = {each: each.file_group for each in write_stats}
     with_base = {group for stat, group in groups.items() if stat.log_files is None}
     return frozenset(groups.values()) - with_base
 

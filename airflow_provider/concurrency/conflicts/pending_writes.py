@@ -136,7 +136,7 @@ def _inflight_groups(
     except FileNotFoundError:
         return None, frozenset()
     stats = decode_commit_metadata(content).write_stats if content else ()
-    groups = {FileGroupId(stat.partition_path, stat.file_id): stat for stat in stats if stat.file_id}
+    groups = {stat.file_group: stat for stat in stats if stat.file_id}
     appended = (group for group, stat in groups.items() if stat.log_files is not None)
     return frozenset(groups), frozenset(appended)
 

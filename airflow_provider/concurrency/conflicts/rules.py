@@ -353,7 +353,7 @@ def _dead_writer(committing: WriteDescription, other: WriteDescription, _: Confl
     return Outcome.ROLL_BACK_FIRST if pending and other.alive is False else None
 
 
-def _in_flight(committing: WriteDescription, other: WriteDescription, _: ConflictPolicy) -> Outcome | None:
+def _live_writer(committing: WriteDescription, other: WriteDescription, _: ConflictPolicy) -> Outcome | None:
     """If the other write is in flight, this one yields only to a live writer of higher priority.
 
     If the priority of the other write is lower, it finds this one at its own commit or next early check.
@@ -397,7 +397,7 @@ RULES: tuple[Rule, ...] = (
     _nothing_shared,
     _rollback_goes_on,
     _dead_writer,
-    _in_flight,
+    _live_writer,
     _cleaning,
     _rewrite_of_lower_priority,
     _completed_first,

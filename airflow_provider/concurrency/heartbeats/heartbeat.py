@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
+from airflow_provider.concurrency.heartbeats.settings import HeartbeatSettings
 from airflow_provider.exceptions import HeartbeatExpiredError, InstantRolledBackError
+from airflow_provider.locks.owner import describe_owner
 from airflow_provider.locks.recurring import Recurring
 from airflow_provider.table.storage import FileStatus, Storage
 
@@ -53,6 +55,29 @@ class HeartbeatInfo:
     operation_key: str | None = None
     base: int = 0
     progress: str | None = None
+
+    @classmethod
+    def of_this_process(
+        cls,
+        action: str,
+        operation: str,
+        priority: int = 0,
+        settings: HeartbeatSettings | None = None,
+        *,
+        operation_key: str | None = None,
+        base: int = 0,
+    ) -> HeartbeatInfo:
+        """The content of this process's own heartbeat file. Arguments beside those of the class:
+
+        :param settings: how this process shows that it is alive; the defaults when None.
+        """
+        settings = settings or HeartbeatSettings()
+        return cls(
+            *(describe_owner(), action, operation, priority),
+            *(settings.heartbeat_interval, settings.tolerable_misses),
+            operation_key,
+            base,
+        )
 
     @property
     def tolerance(self) -> float:

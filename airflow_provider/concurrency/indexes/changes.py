@@ -113,7 +113,7 @@ def _settle(storage: Storage, wanted: Mapping[str, int], entry: LogEntry | None)
             wanted = {partition: _state_of(storage, newest, partition) for partition in wanted}
         properties = parse_properties(read_properties(storage).decode())
         config = TableConfig.from_properties(properties)
-        complete, in_flight = (
+        complete, inflight = (
             ({*named}.difference(wanted)) | {each for each, state in wanted.items() if state == what}
             for named, what in (
                 (config.metadata_partitions, _COMPLETE),
@@ -121,10 +121,10 @@ def _settle(storage: Storage, wanted: Mapping[str, int], entry: LogEntry | None)
             )
         )
         named = (set(config.metadata_partitions), set(config.inflight_metadata_partitions))
-        if named == (complete, in_flight):
+        if named == (complete, inflight):
             return
-        properties = config.with_metadata_partitions(complete, in_flight).to_properties()
-        if complete or in_flight:
+        properties = config.with_metadata_partitions(complete, inflight).to_properties()
+        if complete or inflight:
             properties.setdefault(DEFINITIONS, DEFINITIONS_PATH)
         else:
             properties.pop(DEFINITIONS, None)

@@ -153,7 +153,7 @@ def initial_base_files(storage: Storage, plan: str) -> list[WriteStat]:
 
 def _takes(metadata_table: Storage, base_files: BaseFiles) -> bool:
     """Put the instant on the metadata table's timeline; False where another writer has taken it."""
-    requested, in_flight = (
+    requested, inflight = (
         Instant(base_files.initial, Action.DELTA_COMMIT, state) for state in (State.REQUESTED, State.INFLIGHT)
     )
     content = _content(base_files.plan, ())
@@ -161,7 +161,7 @@ def _takes(metadata_table: Storage, base_files: BaseFiles) -> bool:
         metadata_table, requested, base_files.plan
     ):
         return False
-    metadata_table.put_if_absent(instant_path(in_flight), content)
+    metadata_table.put_if_absent(instant_path(inflight), content)
     return True
 
 

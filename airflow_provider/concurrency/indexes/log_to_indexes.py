@@ -374,7 +374,7 @@ def change_of_metadata(
     :param moment: the commit's completion time.
     :param indexes: the indexes to which it is logged.
     """
-    replaced = [FileGroupId(path, each) for path, ids in said.replaced.items() for each in ids]
+    replaced = sorted(said.replaced_groups)
 
     def view() -> FileSystemView:
         return FileSystemView(storage, timeline.showing(lambda i: (i.completion_time or "") < moment))

@@ -13,7 +13,6 @@ import logging
 from airflow_provider.concurrency.commit import CommitContent, Moment, StagedWrite, clean_up, commit
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.log import Commit, CommitLog, requested_times_before
-from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.file_groups import FileSystemView
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import TableSchema
@@ -49,7 +48,7 @@ def _put_commit_before(storage: Storage, dead: str) -> bool:
     """Put the commit, unless another process does; False where no requested time is free for it."""
     table = HudiTable.at(storage)
     action, text = table.write_action, table.config.create_schema
-    info = HeartbeatInfo(describe_owner(), action, "INSERT", 0, 10.0, 6)
+    info = HeartbeatInfo.of_this_process(action, "INSERT")
     instant = _take_instant_before(storage, dead, info)
     if instant is None:
         return False

@@ -13,11 +13,13 @@ from airflow_provider.concurrency.write.operation_lookup import (
 )
 from airflow_provider.concurrency.write.schema_change import ALTER_SCHEMA, change_schema
 from airflow_provider.concurrency.write.settings import WriteSettings
+from airflow_provider.concurrency.write.write_transaction import WriteTransaction
 from airflow_provider.concurrency.write.writer import Writer
 
 __all__ = [
     "ALTER_SCHEMA",
     "WriteSettings",
+    "WriteTransaction",
     "Writer",
     "begin_planned",
     "begin_write",

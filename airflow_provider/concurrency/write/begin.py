@@ -23,6 +23,7 @@ from airflow_provider.concurrency.heartbeats import (
 from airflow_provider.concurrency.log import Commit, CommitLog, LogEntry, Plan, request_instant
 from airflow_provider.concurrency.undo import rollback_dead_writers
 from airflow_provider.concurrency.write.settings import WriteSettings
+from airflow_provider.concurrency.write.write_transaction import WriteTransaction
 from airflow_provider.concurrency.write.writer import Writer
 from airflow_provider.exceptions import (
     InvalidInputError,
@@ -32,7 +33,6 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.locks import LockProvider, default_lock
-from airflow_provider.locks.owner import describe_owner
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.properties import LOCAL
 from airflow_provider.table.storage import Storage
@@ -56,7 +56,7 @@ def begin_write(
     lock: LockProvider | None = None,
     operation_key: str | None = None,
     is_alive: Callable[[], bool] | None = None,
-    open_txn: int | None = None,
+    transaction: WriteTransaction | None = None,
     losses: int = 0,
 ) -> Writer:
     """Begin a write: finish what dead writers left, take a requested time, and start the heartbeat.
@@ -68,9 +68,7 @@ def begin_write(
     :param lock: the table lock for the commit; the filesystem lock in the table by default.
     :param operation_key: under which :func:`find_operation` finds this write again.
     :param is_alive: called before every beat; False gives the heartbeat up.
-    :param open_txn: the metastore transaction of this write, if it goes on after the write. Until it ends, no
-        other write may touch the file groups of this one; see
-        :func:`~airflow_provider.concurrency.transactions.commit_transaction`.
+    :param transaction: the metastore transaction that this write belongs to; none when None.
     :param losses: how often this write was begun before, and lost or gave way. After a few losses it takes a
         turn (:mod:`~airflow_provider.concurrency.conflicts.turns`).
     :return: a :class:`Writer` whose instant is on the timeline as requested.
@@ -82,7 +80,8 @@ def begin_write(
     """
     settings = settings or WriteSettings()
     table.check_writable()
-    storage = table.storage
+    storage, transaction = table.storage, transaction or WriteTransaction()
+    open_txn = transaction.open_txn
     if open_txn is not None and not storage.moves_atomically:
         raise UnsupportedTableError(
             f"table {table.location} cannot be written in transaction {open_txn}: its storage moves no file "
@@ -95,14 +94,9 @@ def begin_write(
         before_rollbacks = commit_log.newest()
         rollback_dead_writers(table)
     newest = commit_log.newest()
-    info = HeartbeatInfo(
-        describe_owner(),
-        action,
-        operation,
-        settings.priority,
-        settings.heartbeat.heartbeat_interval,
-        settings.heartbeat.tolerable_misses,
-        operation_key,
+    info = HeartbeatInfo.of_this_process(
+        *(action, operation, settings.priority, settings.heartbeat),
+        operation_key=operation_key,
         base=newest.sequence if newest else 0,
     )
     lock, policy, instant = lock or default_lock(table), settings.policy, ""
@@ -129,7 +123,7 @@ def begin_write(
             if lock.excludes_hudi:
                 _ = base.timeline  # who rolls this write back without the log says so on the timeline
             heartbeat = Heartbeat(storage, instant, info, is_alive)
-            writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, open_txn, losses)
+            writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, transaction, losses)
             requested = instant_path(Instant(instant, action, State.REQUESTED))
             try:
                 if open_txn is not None:
@@ -184,7 +178,6 @@ def begin_planned(
     :raises UnfinishedWriteError: when a write of another Hudi writer is pending without a heartbeat, was
         requested before the plan, and other Hudi writers do not share the lock.
     """
-    heartbeat = heartbeat or HeartbeatSettings()
     table.check_writable()
     storage, lock = table.storage, lock or default_lock(table)
     commit_log = CommitLog(storage)
@@ -193,14 +186,9 @@ def begin_planned(
     plan = _pending_plan(storage, commit_log, instant)
     if not lock.excludes_hudi:
         check_no_unfinished_write(storage, Timeline.load(storage), before=instant)
-    info = HeartbeatInfo(
-        describe_owner(),
-        plan.action,
-        plan.operation,
-        plan.priority,
-        heartbeat.heartbeat_interval,
-        heartbeat.tolerable_misses,
-        operation_key,
+    info = HeartbeatInfo.of_this_process(
+        *(plan.action, plan.operation, plan.priority, heartbeat),
+        operation_key=operation_key,
         base=plan.sequence,
     )
     if not storage.put_if_absent(heartbeat_path(instant), info.to_json()):

@@ -235,9 +235,7 @@ def _by_change(
 
 
 def _file_group(location: Payload | None) -> FileGroupId | None:
-    if not isinstance(location, RecordLocation):
-        return None
-    return FileGroupId(location.partition_path, location.file_id)
+    return location.file_group if isinstance(location, RecordLocation) else None
 
 
 def _shared(
@@ -280,7 +278,7 @@ class _WrittenKeys:
     @property
     def file_group(self) -> FileGroupId:
         """The file group of the file."""
-        return FileGroupId(self.stat.partition_path, self.stat.file_id)
+        return self.stat.file_group
 
     def may_share(self, other: _WrittenKeys) -> bool:
         """Whether both files may have a key in common, by key ranges and the other file's bloom filter."""

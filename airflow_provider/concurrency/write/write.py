@@ -20,6 +20,7 @@ from airflow_provider.concurrency.conflicts import (
 )
 from airflow_provider.concurrency.heartbeats import Heartbeat, HeartbeatInfo
 from airflow_provider.concurrency.log import CommitLog, Fate, Restore, Revert, fate_of, find_rollback
+from airflow_provider.concurrency.write.write_transaction import WriteTransaction
 from airflow_provider.exceptions import (
     CommitError,
     HigherPriorityWriteError,
@@ -47,8 +48,7 @@ class Write:
     :ivar action: action on the timeline while the write is pending.
     :ivar info: the content of its heartbeat.
     :ivar base: the moment that it is based on.
-    :ivar open_txn: the transaction of this write, if it goes on after the write; see
-        :func:`~airflow_provider.concurrency.write.begin_write`.
+    :ivar transaction: the metastore transaction that it belongs to.
     :ivar rebases: how often parts of it were merged again.
     :ivar looked_in: returns the partitions in which it has looked for keys, given its :attr:`view`.
     :ivar losses: how often it has lost, or given way, since it first began; see
@@ -69,7 +69,7 @@ class Write:
         heartbeat: Heartbeat,
         lock: LockProvider,
         policy: ConflictPolicy,
-        open_txn: int | None = None,
+        transaction: WriteTransaction | None = None,
         losses: int = 0,
     ) -> None:
         self.table = table
@@ -81,7 +81,7 @@ class Write:
         self.heartbeat = heartbeat
         self.lock = lock
         self.policy = policy
-        self.open_txn = open_txn
+        self.transaction = transaction or WriteTransaction()
         self.staged_write = StagedWrite(table.storage, instant, action, info)
         self.rebases = 0
         self.looked_in: Callable[[FileSystemView], Iterable[str]] = no_partitions
@@ -162,7 +162,10 @@ class Write:
         """
         this = self.describe(frozenset(file_groups), frozenset(appended))
         check_no_open_transaction(
-            self.storage, this, lambda: {*partitions, *self.looked_in(self.view)}, self.open_txn
+            self.storage,
+            this,
+            lambda: {*partitions, *self.looked_in(self.view)},
+            self.transaction.open_txn,
         )
 
     # --- what is measured, and said -----------------------------------------------------------

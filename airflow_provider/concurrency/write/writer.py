@@ -125,8 +125,6 @@ class Writer(Write):
         replaced: Mapping[str, Sequence[str]] | None = None,
         evolve: Callable[[TableSchema], TableSchema] | None = None,
         extra_metadata: Mapping[str, str] | None = None,
-        txn_id: int | None = None,
-        write_id: int | None = None,
         unique_keys: bool = False,
         metadata: bytes | None = None,
         rebase: Callable[[Rebase], Rebased] | None = None,
@@ -139,8 +137,6 @@ class Writer(Write):
         :param evolve: makes the new schema from the present one; called again when another commit has
             changed the schema meanwhile. An error that it raises ends the write. None keeps the schema.
         :param extra_metadata: goes into the commit metadata.
-        :param txn_id: the metastore transaction that this commit belongs to.
-        :param write_id: the table's write id in that transaction.
         :param unique_keys: whether it is a conflict when another write has added one of the new record keys,
             in another file group, since this write's base.
         :param metadata: content of the completed instant of a table service that has no commit metadata, such
@@ -160,7 +156,8 @@ class Writer(Write):
         :raises LockTimeoutError: when the table lock could not be acquired in time.
         :raises CommitError: when a data file that was reported does not exist.
         """
-        said = {"txn_id": txn_id, "write_id": write_id, "operation_key": self.info.operation_key}
+        ids = self.transaction
+        said = {"txn_id": ids.txn_id, "write_id": ids.write_id, "operation_key": self.info.operation_key}
         extra = {**(extra_metadata or {}), "priority": str(self.info.priority)}
         extra |= {name: str(value) for name, value in said.items() if value is not None}
         if self.table.is_non_blocking:

@@ -59,7 +59,7 @@ class _Holding:
         ours = (str(fields["contender"]), float(fields["leaseSeconds"]), int(fields["fencingToken"]))
         return cls(holding.owner, holding.valid_until, holding.released, *ours)
 
-    def content(self) -> bytes:
+    def to_json(self) -> bytes:
         fields: dict[str, Any] = {
             "expired": self.released,
             "validUntil": int(self.valid_until * 1000),
@@ -178,7 +178,7 @@ class StorageLockProvider(LeaseLock):
     def _write(self, token: int, *, released: bool = False, if_match: str | None) -> bool:
         until = time.time() + self._lease
         holding = _Holding(self._owner, until, released, self._contender, self._lease, token)
-        etag = self._store.put(LOCK_PATH, holding.content(), if_match=if_match)
+        etag = self._store.put(LOCK_PATH, holding.to_json(), if_match=if_match)
         if etag is None:
             return False
         self._etag = etag

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from airflow_provider.exceptions import NoSuchObjectError
 from airflow_provider.metastore.catalog import catalog, functions, partitions
-from airflow_provider.metastore.database import MetastoreEngine
+from airflow_provider.metastore.database import SqlDatabase
 from airflow_provider.metastore.model import (
     Column,
     DatabaseInfo,
@@ -27,11 +27,11 @@ T = TypeVar("T")
 class CatalogApi:
     """Databases, tables and partitions.
 
-    :param engine: the database.
+    :param sql: the database.
     """
 
-    def __init__(self, engine: MetastoreEngine) -> None:
-        self._engine = engine
+    def __init__(self, sql: SqlDatabase) -> None:
+        self._sql = sql
 
     def create_database(
         self,
@@ -43,7 +43,7 @@ class CatalogApi:
         if_not_exists: bool = False,
     ) -> DatabaseInfo:
         """See :meth:`AnyMetastore.create_database`."""
-        return self._engine.write(
+        return self._sql.write(
             lambda connection: catalog.create_database(
                 connection,
                 name,
@@ -56,7 +56,7 @@ class CatalogApi:
 
     def get_database(self, name: str) -> DatabaseInfo:
         """See :meth:`AnyMetastore.get_database`."""
-        return self._engine.read(lambda connection: catalog.get_database(connection, name))
+        return self._sql.read(lambda connection: catalog.get_database(connection, name))
 
     def alter_database(
         self,
@@ -69,17 +69,15 @@ class CatalogApi:
         """See :meth:`AnyMetastore.alter_database`."""
         given: dict[str, Any] = {"location": location, "comment": comment, "parameters": parameters}
         changes = {field: value for field, value in given.items() if value is not None}
-        return self._engine.write(
-            lambda connection: catalog.alter_database(connection, name, changes=changes)
-        )
+        return self._sql.write(lambda connection: catalog.alter_database(connection, name, changes=changes))
 
     def list_databases(self) -> list[str]:
         """See :meth:`AnyMetastore.list_databases`."""
-        return self._engine.read(catalog.list_databases)
+        return self._sql.read(catalog.list_databases)
 
     def drop_database(self, name: str, *, cascade: bool = False) -> None:
         """See :meth:`AnyMetastore.drop_database`."""
-        self._engine.write(lambda connection: catalog.drop_database(connection, name, cascade=cascade))
+        self._sql.write(lambda connection: catalog.drop_database(connection, name, cascade=cascade))
 
     def create_table(
         self,
@@ -96,7 +94,7 @@ class CatalogApi:
         if_not_exists: bool = False,
     ) -> TableInfo:
         """See :meth:`AnyMetastore.create_table`."""
-        return self._engine.write(
+        return self._sql.write(
             lambda connection: catalog.create_table(
                 connection,
                 database,
@@ -114,11 +112,11 @@ class CatalogApi:
 
     def get_table(self, database: str, name: str) -> TableInfo:
         """See :meth:`AnyMetastore.get_table`."""
-        return self._engine.read(lambda connection: catalog.get_table(connection, database, name))
+        return self._sql.read(lambda connection: catalog.get_table(connection, database, name))
 
     def list_tables(self, database: str) -> list[str]:
         """See :meth:`AnyMetastore.list_tables`."""
-        return self._engine.read(lambda connection: catalog.list_tables(connection, database))
+        return self._sql.read(lambda connection: catalog.list_tables(connection, database))
 
     def alter_table(
         self,
@@ -153,7 +151,7 @@ class CatalogApi:
 
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableInfo:
         """See :meth:`AnyMetastore.rename_table`."""
-        return self._engine.write(
+        return self._sql.write(
             lambda connection: catalog.rename_table(connection, database, name, new_database, new_name)
         )
 
@@ -169,7 +167,7 @@ class CatalogApi:
                 return False
             return True
 
-        return self._engine.write(drop)
+        return self._sql.write(drop)
 
     def add_partitions(
         self,
@@ -196,7 +194,7 @@ class CatalogApi:
 
     def get_partitions(self, database: str, table: str) -> list[PartitionInfo]:
         """See :meth:`AnyMetastore.get_partitions`."""
-        return self._engine.read(lambda connection: partitions.get_partitions(connection, database, table))
+        return self._sql.read(lambda connection: partitions.get_partitions(connection, database, table))
 
     def get_partitions_by_filter(self, database: str, table: str, filter_text: str) -> list[PartitionInfo]:
         """See :meth:`AnyMetastore.get_partitions_by_filter`."""
@@ -204,7 +202,7 @@ class CatalogApi:
         # Only a filter pays for this import: its parser costs more than opening a metastore.
         from airflow_provider.metastore.partition_filter import partition_choice
 
-        return self._engine.read(
+        return self._sql.read(
             lambda connection: partitions.get_table_and_chosen(
                 connection, database, table, lambda owner: partition_choice(filter_text, owner.partition_keys)
             )
@@ -212,7 +210,7 @@ class CatalogApi:
 
     def get_partition(self, database: str, table: str, values: Sequence[str | None]) -> PartitionInfo:
         """See :meth:`AnyMetastore.get_partition`."""
-        return self._engine.read(
+        return self._sql.read(
             lambda connection: partitions.get_table_and_partition(connection, database, table, values)
         )[1]
 
@@ -301,7 +299,7 @@ class CatalogApi:
         resources: Sequence[str] = (),
     ) -> FunctionInfo:
         """See :meth:`AnyMetastore.create_function`."""
-        return self._engine.write(
+        return self._sql.write(
             lambda connection: functions.create_function(
                 connection, database, name, class_name, owner=owner, resources=resources
             )
@@ -309,15 +307,15 @@ class CatalogApi:
 
     def get_function(self, database: str, name: str) -> FunctionInfo:
         """See :meth:`AnyMetastore.get_function`."""
-        return self._engine.read(lambda connection: functions.get_function(connection, database, name))
+        return self._sql.read(lambda connection: functions.get_function(connection, database, name))
 
     def list_functions(self, database: str) -> list[str]:
         """See :meth:`AnyMetastore.list_functions`."""
-        return self._engine.read(lambda connection: functions.list_functions(connection, database))
+        return self._sql.read(lambda connection: functions.list_functions(connection, database))
 
     def drop_function(self, database: str, name: str) -> None:
         """See :meth:`AnyMetastore.drop_function`."""
-        self._engine.write(lambda connection: functions.drop_function(connection, database, name))
+        self._sql.write(lambda connection: functions.drop_function(connection, database, name))
 
     def _change(self, txn_id: int | None, change: Callable[[Connection, Callable[[TableInfo], int]], T]) -> T:
         """Change a table within the given transaction, or within one of the change's own."""
@@ -328,4 +326,4 @@ class CatalogApi:
             transaction.end()
             return result
 
-        return self._engine.write(run)
+        return self._sql.write(run)

@@ -68,7 +68,7 @@ class Housekeeper:
         self._recover(self._metastore, timeout_seconds=self._timeout)
         if removed := self._metastore.remove_timed_out_locks():
             log.info("timed out: locks %s", removed)
-        removed_txns = self._metastore.engine.write(
+        removed_txns = self._metastore.sql.write(
             lambda connection: remove_empty_aborted(connection, EVENT_TTL_SECONDS)
         )
         if removed_txns:

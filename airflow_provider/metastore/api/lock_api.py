@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_provider.metastore.database import MetastoreEngine
+from airflow_provider.metastore.database import SqlDatabase
 from airflow_provider.metastore.locks import LOCKS, Lock, Unlock, locks
 from airflow_provider.metastore.model import (
     LOCK_TIMEOUT_SECONDS,
@@ -18,11 +18,11 @@ from airflow_provider.metastore.model import (
 class LockApi:
     """Hive's locks on databases, tables and partitions.
 
-    :param engine: the database.
+    :param sql: the database.
     """
 
-    def __init__(self, engine: MetastoreEngine) -> None:
-        self._engine = engine
+    def __init__(self, sql: SqlDatabase) -> None:
+        self._sql = sql
 
     def lock(
         self,
@@ -41,19 +41,19 @@ class LockApi:
             has the transaction's heartbeat and timeout.
         """
         request = Lock(tuple(components), user, host, agent, txn_id, timeout_seconds, wait)
-        return self._engine.write_together(LOCKS, request)
+        return self._sql.write_together(LOCKS, request)
 
     def check_lock(self, lock_id: int) -> LockState:
         """See :meth:`AnyMetastore.check_lock`."""
-        return self._engine.write(lambda connection: locks.check_lock(connection, lock_id))
+        return self._sql.write(lambda connection: locks.check_lock(connection, lock_id))
 
     def heartbeat_lock(self, lock_id: int) -> None:
         """See :meth:`AnyMetastore.heartbeat_lock`."""
-        self._engine.write(lambda connection: locks.heartbeat_lock(connection, lock_id))
+        self._sql.write(lambda connection: locks.heartbeat_lock(connection, lock_id))
 
     def unlock(self, lock_id: int) -> None:
         """See :meth:`AnyMetastore.unlock`."""
-        self._engine.write_together(LOCKS, Unlock(lock_id))
+        self._sql.write_together(LOCKS, Unlock(lock_id))
 
     def show_locks(
         self,
@@ -64,7 +64,7 @@ class LockApi:
         txn_id: int | None = None,
     ) -> list[LockInfo]:
         """See :meth:`AnyMetastore.show_locks`."""
-        return self._engine.read(
+        return self._sql.read(
             lambda connection: locks.show_locks(
                 connection, database=database, table=table, partition=partition, txn_id=txn_id
             )
@@ -77,4 +77,4 @@ class LockApi:
 
         :return: the ids of the removed locks, ascending.
         """
-        return self._engine.write(locks.remove_timed_out_locks)
+        return self._sql.write(locks.remove_timed_out_locks)

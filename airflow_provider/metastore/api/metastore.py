@@ -9,7 +9,7 @@ from airflow_provider.metastore.api.notification_api import NotificationApi
 from airflow_provider.metastore.api.transaction_api import TransactionApi
 from airflow_provider.metastore.database import (
     SCHEMA_REVISION,
-    MetastoreEngine,
+    SqlDatabase,
     database_exists,
     mask_url,
     parse_url,
@@ -38,9 +38,9 @@ def open_embedded_metastore(
             f"metastore {mask_url(parse_url(url))}: there is no such database yet; check the URL, or create "
             "a table first, which makes it"
         )
-    engine = MetastoreEngine(url, timeout_seconds)
-    engine.upgrade_schema()
-    return Metastore(engine)
+    sql = SqlDatabase(url, timeout_seconds)
+    sql.upgrade_schema()
+    return Metastore(sql)
 
 
 class Metastore(CatalogApi, TransactionApi, LockApi, NotificationApi):
@@ -50,7 +50,7 @@ class Metastore(CatalogApi, TransactionApi, LockApi, NotificationApi):
     neither. All methods raise :class:`~airflow_provider.exceptions.MetastoreUnavailableError` when the
     database cannot be reached, or when others keep it locked, for longer than the timeout.
 
-    :param engine: the database; :func:`open_metastore` makes it.
+    :param sql: the database; :func:`open_metastore` makes it.
     """
 
     def __repr__(self) -> str:
@@ -59,16 +59,16 @@ class Metastore(CatalogApi, TransactionApi, LockApi, NotificationApi):
     @property
     def url(self) -> str:
         """The database's URL, with ``***`` for its secrets."""
-        return self._engine.masked_url
+        return self._sql.masked_url
 
     @property
-    def engine(self) -> MetastoreEngine:
+    def sql(self) -> SqlDatabase:
         """The database, for operations made of several functions of one connection."""
-        return self._engine
+        return self._sql
 
     def replication_target(self) -> TargetInDatabase:
         """See :meth:`AnyMetastore.replication_target`."""
-        return TargetInDatabase(self._engine)
+        return TargetInDatabase(self._sql)
 
     def ping(self) -> str:
         """Ask the database for its last event.
@@ -79,4 +79,4 @@ class Metastore(CatalogApi, TransactionApi, LockApi, NotificationApi):
 
     def close(self) -> None:
         """Close idle connections; the next call opens new ones."""
-        self._engine.close()
+        self._sql.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy import Connection
 
 from airflow_provider.metastore.catalog import catalog, ending_transaction, partitions
-from airflow_provider.metastore.database import Counter, MetastoreEngine, counted
+from airflow_provider.metastore.database import Counter, SqlDatabase, counted
 from airflow_provider.metastore.model import (
     Insertion,
     PartitionSpec,
@@ -36,11 +36,11 @@ from airflow_provider.metastore.transactions import (
 class TransactionApi(TimeoutApi):
     """Transactions, write ids and snapshots.
 
-    :param engine: the database.
+    :param sql: the database.
     """
 
-    def __init__(self, engine: MetastoreEngine) -> None:
-        self._engine = engine
+    def __init__(self, sql: SqlDatabase) -> None:
+        self._sql = sql
 
     def open_txn(
         self,
@@ -54,19 +54,19 @@ class TransactionApi(TimeoutApi):
     ) -> int:
         """See :meth:`AnyMetastore.open_txn`."""
         request = OpenTxn(user, host, agent, commit_on_recovery, txn_type, timeout_seconds)
-        return self._engine.write_together(TRANSACTIONS, request)
+        return self._sql.write_together(TRANSACTIONS, request)
 
     def get_txn(self, txn_id: int) -> TxnInfo:
         """See :meth:`AnyMetastore.get_txn`."""
-        return self._engine.read(lambda connection: transactions.get_txn(connection, txn_id))
+        return self._sql.read(lambda connection: transactions.get_txn(connection, txn_id))
 
     def heartbeat_txn(self, txn_id: int) -> None:
         """See :meth:`AnyMetastore.heartbeat_txn`."""
-        self._engine.write(lambda connection: transactions.heartbeat_txn(connection, txn_id))
+        self._sql.write(lambda connection: transactions.heartbeat_txn(connection, txn_id))
 
     def request_commit(self, txn_id: int) -> None:
         """See :meth:`AnyMetastore.request_commit`."""
-        self._engine.write(lambda connection: transactions.request_commit(connection, txn_id))
+        self._sql.write(lambda connection: transactions.request_commit(connection, txn_id))
 
     def commit_txn(
         self,
@@ -98,17 +98,17 @@ class TransactionApi(TimeoutApi):
 
         if new_partitions or insertions:
             with ending_transaction():
-                return self._engine.write(commit)
-        return self._engine.write_together(TRANSACTIONS, CommitTxn(txn_id))
+                return self._sql.write(commit)
+        return self._sql.write_together(TRANSACTIONS, CommitTxn(txn_id))
 
     def abort_txn(self, txn_id: int) -> int:
         """See :meth:`AnyMetastore.abort_txn`."""
-        return self._engine.write(lambda connection: transactions.abort_txn(connection, txn_id))
+        return self._sql.write(lambda connection: transactions.abort_txn(connection, txn_id))
 
     def allocate_table_write_id(self, txn_id: int, database: str, table: str) -> int:
         """See :meth:`AnyMetastore.allocate_table_write_id`."""
 
-        return self._engine.write_together(WRITE_IDS, AllocateWriteId(txn_id, database, table))
+        return self._sql.write_together(WRITE_IDS, AllocateWriteId(txn_id, database, table))
 
     def seed_write_id(self, database: str, table: str, last_write_id: int) -> int:
         """See :meth:`AnyMetastore.seed_write_id`."""
@@ -117,21 +117,21 @@ class TransactionApi(TimeoutApi):
             catalog.get_table(connection, database, table, lock=True)
             return table_write_ids.seed_write_id(connection, database, table, last_write_id)
 
-        return self._engine.write(seed)
+        return self._sql.write(seed)
 
     def record_write(self, txn_id: int, database: str, table: str, instant: str) -> None:
         """See :meth:`AnyMetastore.record_write`."""
-        self._engine.write(
+        self._sql.write(
             lambda connection: transactions.record_write(connection, txn_id, database, table, instant)
         )
 
     def writes_of(self, txn_id: int) -> list[TableWriteInfo]:
         """See :meth:`AnyMetastore.writes_of`."""
-        return self._engine.read(lambda connection: transactions.writes_of(connection, txn_id))
+        return self._sql.read(lambda connection: transactions.writes_of(connection, txn_id))
 
     def valid_txn_list(self, txn_id: int | None = None) -> ValidTxnList:
         """See :meth:`AnyMetastore.valid_txn_list`."""
-        return self._engine.read(lambda connection: transactions.valid_txn_list(connection, txn_id))
+        return self._sql.read(lambda connection: transactions.valid_txn_list(connection, txn_id))
 
     def read_snapshot(
         self,
@@ -157,7 +157,7 @@ class TransactionApi(TimeoutApi):
                 catalog_event_id=counted(connection, Counter.CATALOG_EVENT_ID),
             )
 
-        return self._engine.read(look)
+        return self._sql.read(look)
 
     def valid_write_id_list(
         self, database: str, table: str, valid_txns: ValidTxnList | None = None
@@ -169,11 +169,11 @@ class TransactionApi(TimeoutApi):
             snapshot = transactions.valid_txn_list(connection, None) if valid_txns is None else valid_txns
             return table_write_ids.valid_write_id_list(connection, database, table, snapshot)
 
-        return self._engine.read(look)
+        return self._sql.read(look)
 
     def timed_out(self, timeout_seconds: float) -> list[int]:
         """See :meth:`TimeoutApi.timed_out`."""
-        return self._engine.read(lambda connection: transactions.timed_out(connection, timeout_seconds))
+        return self._sql.read(lambda connection: transactions.timed_out(connection, timeout_seconds))
 
     def end_timed_out(self, txn_id: int, timeout_seconds: float, *, commit: bool) -> int | None:
         """See :meth:`TimeoutApi.end_timed_out`."""
@@ -184,4 +184,4 @@ class TransactionApi(TimeoutApi):
             end_txn = transactions.commit_txn if commit else transactions.abort_txn
             return end_txn(connection, txn_id)
 
-        return self._engine.write(end)
+        return self._sql.write(end)

@@ -138,7 +138,7 @@ class CacheUpdater:
                 self._replica, expiry_seconds=self._expiry_seconds, if_not_exists=True
             )
             self._metastore.restart_consumer(self._replica)
-            event_id, last_txn, open_write_ids = self._metastore.engine.read(
+            event_id, last_txn, open_write_ids = self._metastore.sql.read(
                 lambda connection: (
                     current_event_id(connection),
                     counted(connection, Counter.TXN_ID),
@@ -167,7 +167,7 @@ class CacheUpdater:
                 if self._stopping.is_set():
                     return copied
                 if snapshot is None or time.monotonic() - taken_at >= self._snapshot_lifetime:
-                    snapshot = self._metastore.engine.read(read_txns)
+                    snapshot = self._metastore.sql.read(read_txns)
                     taken_at = time.monotonic()
                 copy = self._read_table(database, name, snapshot)
                 if copy is None:
@@ -188,7 +188,7 @@ class CacheUpdater:
         :raises EventsExpiredError: when retention has removed the next events; then call :meth:`begin`.
         """
         with self._stepping:
-            events, last = self._metastore.engine.read(lambda connection: self._next(connection, limit))
+            events, last = self._metastore.sql.read(lambda connection: self._next(connection, limit))
             for event in events:
                 self._apply(event)
             self._reached(last if len(events) < limit else events[-1].event_id)
@@ -257,7 +257,7 @@ class CacheUpdater:
 
     def _read_table(self, database: str, name: str, snapshot: TxnSnapshot) -> CachedTable | None:
         try:
-            return self._metastore.engine.read(
+            return self._metastore.sql.read(
                 lambda connection: read_table(
                     connection, database, name, with_partitions=True, snapshot=snapshot
                 )
@@ -313,7 +313,7 @@ class CacheUpdater:
         """A transaction's write ids by table id: from the log if the replica has seen all its events."""
         seen = self._seen.get(txn_id, {}) if txn_id > self._last_unseen_txn else None
         if seen is None:
-            seen = dict(self._metastore.engine.read(lambda asks: table_write_ids_of(asks, txn_id)))
+            seen = dict(self._metastore.sql.read(lambda asks: table_write_ids_of(asks, txn_id)))
         # Only after the database has answered: if it does not, the updater applies the event again.
         self._seen.pop(txn_id, None)
         return seen

@@ -178,7 +178,7 @@ class CachedStore:
     ) -> None:
         self.metastore = metastore
         self.replica = replica
-        self._engine = metastore.engine
+        self._sql = metastore.sql
         self._serve_newer = serve_newer
         self._require_write_ids = require_write_ids
         self._eventual_databases = eventual_databases
@@ -186,7 +186,7 @@ class CachedStore:
         self._state = CacheState(max_bytes)
         self._hits = 0
         self._misses: Counter[MissReason] = Counter()
-        self.latest = LatestReads(self._engine, self._state, self._lock)
+        self.latest = LatestReads(self._sql, self._state, self._lock)
         self.updater = CacheUpdater(
             metastore,
             replica,
@@ -332,7 +332,7 @@ class CachedStore:
         """The functions of all databases, by name; the parameter as in :meth:`get_database`."""
         known = self._known_catalog(catalog_event_id)
         if known is None:
-            return self._engine.read(functions.all_functions)
+            return self._sql.read(functions.all_functions)
         return [known.functions[key] for key in sorted(known.functions)]
 
     def catch_up(self, until_event: int | None = None, *, timeout: float = 60.0) -> int:
@@ -407,8 +407,8 @@ class CachedStore:
         if found.copy is not None:
             _check_write_ids(found.copy.table, request)
         if found.reason is not MissReason.NOT_CACHED:
-            return self._engine.read(lambda connection: asked(connection, request.session, ask))
-        fresh = self._engine.read(
+            return self._sql.read(lambda connection: asked(connection, request.session, ask))
+        fresh = self._sql.read(
             lambda connection: read_table(
                 connection, request.database, request.name, with_partitions=request.with_partitions
             )
@@ -477,7 +477,7 @@ class CachedStore:
             self._misses[reason] += 1
         if reason is MissReason.BEHIND_CATALOG:
             return None
-        fresh = self._engine.read(read_catalog)
+        fresh = self._sql.read(read_catalog)
         with self._lock:
             self._state.keep_catalog(fresh)
         return fresh

@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from airflow_provider.metastore.cache.cache_state import CacheState, read_table
 from airflow_provider.metastore.cache.cached_tables import CachedTable
 from airflow_provider.metastore.cache.ordered_partitions import OrderedPartitions
-from airflow_provider.metastore.database import MetastoreEngine
+from airflow_provider.metastore.database import SqlDatabase
 from airflow_provider.metastore.model import TableInfo
 from airflow_provider.metastore.notifications import last_event_id
 
@@ -32,14 +32,14 @@ class LatestReads:
     """The tables in a replica's memory that have the database's present state.
 
     :ivar hits: reads that memory answered.
-    :param engine: the database.
+    :param sql: the database.
     :param state: the replica's copies.
     :param lock: guards the copies.
     """
 
-    def __init__(self, engine: MetastoreEngine, state: CacheState, lock: threading.RLock) -> None:
+    def __init__(self, sql: SqlDatabase, state: CacheState, lock: threading.RLock) -> None:
         self.hits = 0
-        self._engine = engine
+        self._sql = sql
         self._state = state
         self._lock = lock
         # By table, and by whether its partitions are wanted: the requests that found no copy, and how many of
@@ -61,7 +61,7 @@ class LatestReads:
             is_worth_it = is_missing and self._is_worth_a_copy(key)
         if is_missing and not (is_worth_it and self._make_copy(*key)):
             return None
-        event_id = last_event_id(self._engine)
+        event_id = last_event_id(self._sql)
         with self._lock:
             copy = self._copy(*key)
             if copy is None or max(self._state.event_id, copy.event_id) < event_id:
@@ -84,7 +84,7 @@ class LatestReads:
 
         :return: False when the table has too many partitions, or when memory does not keep it.
         """
-        fresh = self._engine.read(
+        fresh = self._sql.read(
             lambda connection: read_table(
                 connection, database, name, with_partitions=with_partitions, most_partitions=_MOST_PARTITIONS
             )

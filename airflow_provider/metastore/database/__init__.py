@@ -4,11 +4,6 @@ Only this room knows how SQLite and PostgreSQL differ. A change of
 :mod:`~airflow_provider.metastore.database.schema` needs a migration in ``metastore/migrations``.
 """
 
-from airflow_provider.metastore.database.engine import (
-    OF_DATABASE,
-    MetastoreEngine,
-    RunStatement,
-)
 from airflow_provider.metastore.database.group_commit import GroupedRequest, GroupOperation
 from airflow_provider.metastore.database.schema import (
     INDEXED_VALUES,
@@ -39,6 +34,11 @@ from airflow_provider.metastore.database.schema import (
     write_id_sequences,
     write_notifications,
 )
+from airflow_provider.metastore.database.sql_database import (
+    OF_DATABASE,
+    RunStatement,
+    SqlDatabase,
+)
 from airflow_provider.metastore.database.urls import database_exists, mask_url, parse_url
 
 __all__ = [
@@ -48,8 +48,8 @@ __all__ = [
     "Counter",
     "GroupOperation",
     "GroupedRequest",
-    "MetastoreEngine",
     "RunStatement",
+    "SqlDatabase",
     "advance",
     "column_statistics",
     "constraints",

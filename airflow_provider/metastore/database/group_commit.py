@@ -26,7 +26,7 @@ from sqlalchemy import Connection
 from airflow_provider.exceptions import MetastoreUnavailableError, TableServiceError
 
 if TYPE_CHECKING:
-    from airflow_provider.metastore.database.engine import MetastoreEngine, RunStatement
+    from airflow_provider.metastore.database.sql_database import RunStatement, SqlDatabase
 
 log = logging.getLogger(__name__)
 
@@ -59,14 +59,14 @@ class GroupOperation:
     alone: Callable[[Connection, Any], Any]
     at_once: Callable[[RunStatement, Sequence[Any]], Mapping[int, Any]]
 
-    def do(self, engine: MetastoreEngine, requests: Sequence[Any]) -> Mapping[int, Any]:
+    def do(self, sql: SqlDatabase, requests: Sequence[Any]) -> Mapping[int, Any]:
         """Do a group, in one database transaction.
 
         :return: answers by the positions of the requests. The caller does a request without an answer alone.
         """
-        if engine.is_sqlite:
-            return engine.write(lambda connection: self._one_by_one(connection, requests))
-        return self.at_once(engine.run_statement, requests)
+        if sql.is_sqlite:
+            return sql.write(lambda connection: self._one_by_one(connection, requests))
+        return self.at_once(sql.run_statement, requests)
 
     def _one_by_one(self, connection: Connection, requests: Sequence[Any]) -> Mapping[int, Any]:
         answers: dict[int, Any] = {}
@@ -128,7 +128,7 @@ class _Left(_Member):
 
     def _deliver(self) -> None:
         try:
-            self._tell(lambda: self._group.outcome(self))
+            self._tell(lambda: self._group.answer_to(self))
         except Exception:
             log.exception("the answer to a grouped request could not be delivered")
 
@@ -140,12 +140,12 @@ class GroupCommit:
     leader.
 
     :param operation: does the requests.
-    :param engine: the database.
+    :param sql: the database.
     """
 
-    def __init__(self, operation: GroupOperation, engine: MetastoreEngine) -> None:
+    def __init__(self, operation: GroupOperation, sql: SqlDatabase) -> None:
         self._operation = operation
-        self._engine = engine
+        self._sql = sql
         self._guard = threading.Lock()
         self._waiting: list[_Member] = []
         self._leader: _Member | None = None
@@ -172,7 +172,7 @@ class GroupCommit:
             # A signal's handler raised. No other thread may wait for a leader that has gone.
             self._leave(member)
             raise
-        return self.outcome(member)  # type: ignore[no-any-return]
+        return self.answer_to(member)  # type: ignore[no-any-return]
 
     def leave(self, request: GroupedRequest[T], tell: Tell[T]) -> None:
         """Do a request as :meth:`do`, without waiting for another leader.
@@ -197,13 +197,13 @@ class GroupCommit:
         """Do the next group in the thread of this group commit."""
         self._to_lead.put(leader)
 
-    def outcome(self, member: _Member) -> Any:
+    def answer_to(self, member: _Member) -> Any:
         """The answer to a request of a group. A request that the group left out is done alone now."""
         if member.error is not None:
             raise member.error
         if member.answer is not None:
             return member.answer[0]
-        return self._engine.write(lambda connection: self._operation.alone(connection, member.request))
+        return self._sql.write(lambda connection: self._operation.alone(connection, member.request))
 
     def _enter(self, member: _Member) -> bool:
         """Join the waiting requests; the caller holds the guard.
@@ -242,7 +242,7 @@ class GroupCommit:
             "the thread that did the request was interrupted; it may have been done"
         )
         try:
-            answers = self._operation.do(self._engine, requests)
+            answers = self._operation.do(self._sql, requests)
             lost = None
         except MetastoreUnavailableError as error:
             leader.error = lost = error

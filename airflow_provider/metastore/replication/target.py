@@ -8,7 +8,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from airflow_provider.metastore.catalog import as_replicator
-from airflow_provider.metastore.database import MetastoreEngine
+from airflow_provider.metastore.database import SqlDatabase
 from airflow_provider.metastore.model import (
     FROZEN_BY,
     TARGET_FOR,
@@ -45,19 +45,19 @@ T = TypeVar("T")
 class TargetInDatabase:
     """See :class:`~airflow_provider.metastore.interface.ReplicationTarget`.
 
-    :param engine: the target's database.
+    :param sql: the target's database.
     """
 
-    def __init__(self, engine: MetastoreEngine) -> None:
-        self._engine = engine
+    def __init__(self, sql: SqlDatabase) -> None:
+        self._sql = sql
 
     def replications(self) -> list[Replication]:
         """See :meth:`ReplicationTarget.replications`."""
-        return self._engine.read(policies)
+        return self._sql.read(policies)
 
     def replication(self, policy: str) -> Replication:
         """See :meth:`ReplicationTarget.replication`."""
-        return self._engine.read(lambda connection: find_policy(connection, policy))
+        return self._sql.read(lambda connection: find_policy(connection, policy))
 
     def begin(
         self, policy: str, source: str, databases: Mapping[str, str], *, is_same: bool = False
@@ -89,7 +89,7 @@ class TargetInDatabase:
 
     def mapped_txns(self, policy: str) -> dict[int, int]:
         """See :meth:`ReplicationTarget.mapped_txns`."""
-        return self._engine.read(lambda connection: mapped_txns(connection, policy))
+        return self._sql.read(lambda connection: mapped_txns(connection, policy))
 
     def apply_events(self, scope: Scope, events: Sequence[NotificationEvent]) -> None:
         """See :meth:`ReplicationTarget.apply_events`."""
@@ -109,7 +109,7 @@ class TargetInDatabase:
 
     def last_write_id(self, database: str, table: str) -> int:
         """See :meth:`ReplicationTarget.last_write_id`."""
-        return self._engine.read(lambda connection: last_write_id(connection, database, table))
+        return self._sql.read(lambda connection: last_write_id(connection, database, table))
 
     def freeze(self, policy: str, databases: Collection[str]) -> None:
         """See :meth:`ReplicationTarget.freeze`."""
@@ -131,7 +131,7 @@ class TargetInDatabase:
                 and any(each.database in databases for each in transactions.writes_of(connection, txn_id))
             ]
 
-        return self._engine.read(look)
+        return self._sql.read(look)
 
     def take_over(self, policy: str, databases: Collection[str]) -> None:
         """See :meth:`ReplicationTarget.take_over`."""
@@ -167,4 +167,4 @@ class TargetInDatabase:
 
     def _write(self, operation: Callable[[Connection], T]) -> T:
         with as_replicator():
-            return self._engine.write(operation)
+            return self._sql.write(operation)

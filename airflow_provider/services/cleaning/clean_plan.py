@@ -79,7 +79,7 @@ class FileToDelete:
 
 
 @dataclass(frozen=True)
-class Held:
+class KeptFiles:
     """Files that a clean would delete if a reader or writer did not need them.
 
     :param by: the reader or writer, for people. A file that several of them need is counted for each.
@@ -98,7 +98,7 @@ class CleanPlan:
 
     :param retention: the retention that made the plan.
     :param files: the files to delete, by path.
-    :param held: the files that are kept, and for whom.
+    :param kept: the files that are kept, by the reader or writer that needs them.
     :param retained_files: number of superseded files that the policy keeps.
     :param earliest_commit_to_retain: the commit from which on every snapshot stays; None with
         KEEP_LATEST_FILE_VERSIONS, and for a table without a commit.
@@ -110,7 +110,7 @@ class CleanPlan:
 
     retention: Retention
     files: tuple[FileToDelete, ...] = ()
-    held: tuple[Held, ...] = ()
+    kept: tuple[KeptFiles, ...] = ()
     retained_files: int = 0
     earliest_commit_to_retain: Instant | None = None
     expired_consumers: tuple[str, ...] = ()
@@ -136,13 +136,13 @@ class CleanPlan:
             "retained": self.retention.retained,
             "files": [{"path": f.path, "bytes": f.size, "why": str(f.reason)} for f in self.files],
             "bytes": self.size,
-            "held": [{"by": h.by, "files": h.files, "bytes": h.size} for h in self.held],
+            "held": [{"by": each.by, "files": each.files, "bytes": each.size} for each in self.kept],
             "retained_files": self.retained_files,
             "earliest_commit_to_retain": earliest and earliest.requested_time,
             "expired_consumers": list(self.expired_consumers),
         }
 
-    def content(self, storage: Storage) -> bytes:
+    def to_avro(self, storage: Storage) -> bytes:
         """Hudi's ``HoodieCleanerPlan``."""
         earliest = self.earliest_commit_to_retain
         by_partition: dict[str, list[dict[str, Any]]] = {}
@@ -241,7 +241,7 @@ class _Planner:
     def plan(self) -> CleanPlan:
         slices, orphans = self._files()
         going: dict[str, FileToDelete] = {}
-        held: dict[str, list[FileToDelete]] = {}
+        kept: dict[str, list[FileToDelete]] = {}
         retained = 0
         for each in slices:
             if each.superseded is None:
@@ -251,20 +251,22 @@ class _Planner:
                 continue
             if holders := self._holders(each):
                 for holder in holders:
-                    held.setdefault(holder, []).append(each.file)
+                    kept.setdefault(holder, []).append(each.file)
             else:
                 going[each.file.path] = each.file
         for orphan, keeper in orphans:
             if keeper is None:
                 going[orphan.path] = orphan
             else:
-                held.setdefault(keeper, []).append(orphan)
+                kept.setdefault(keeper, []).append(orphan)
         files = tuple(file for _, file in sorted(going.items()))
         orphaned = {_instant_of(file.path) for file in files if file.reason in _OF_THE_DEAD.values()}
         return CleanPlan(
             retention=self._retention,
             files=files,
-            held=tuple(Held(by, len(each), sum(f.size for f in each)) for by, each in sorted(held.items())),
+            kept=tuple(
+                KeptFiles(by, len(each), sum(f.size for f in each)) for by, each in sorted(kept.items())
+            ),
             retained_files=retained,
             earliest_commit_to_retain=self._earliest_commit_to_retain(),
             expired_consumers=self._expired,

@@ -132,12 +132,12 @@ def schedule_clean(
         _ = view.timeline
         there = found.or_anew(table.storage)
         plan = make_plan(table.storage, there, view, left_alone, retention or Retention())
-        for each in plan.held:
+        for each in plan.kept:
             log.info("table %s: %d files are kept for %s", table.location, each.files, each.by)
         on_plan(plan)
         if not plan.files:
             return None
-        return ServicePlan(plan.file_groups, plan.content(table.storage))
+        return ServicePlan(plan.file_groups, plan.to_avro(table.storage))
 
     return schedule(
         table,

@@ -83,7 +83,7 @@ class Resizing:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResizingLimits:
     """When buckets are split and merged.
 
     :param least: the least number of buckets of a partition after a merge.
@@ -98,7 +98,7 @@ class Limits:
     merge_below: int
 
     @classmethod
-    def of(cls, table: HudiTable) -> Limits:
+    def of(cls, table: HudiTable) -> ResizingLimits:
         """The limits in a table's options."""
         given = table.hudi_options.values
 
@@ -143,7 +143,7 @@ def resizings(
         return  # the hashing metadata would keep only the last of several changes at once
     there = {each.file_slice.file_id: each for each in usable}
     slices = [there.get(node.file_id) for node in metadata.nodes]
-    limits = Limits.of(table)
+    limits = ResizingLimits.of(table)
     splits: dict[int, list[HashingNode]] = {}
     for number, each in enumerate(slices):
         if len(metadata.nodes) + len(splits) >= limits.most:

@@ -27,7 +27,7 @@ from airflow_provider.concurrency.heartbeats import progress_of
 from airflow_provider.concurrency.plans import MAX_FAILURES, check_not_stopped, end_of_plan, pending_plans
 from airflow_provider.exceptions import NoSuchInstantError, UnfinishedWriteError, WriteConflictError
 from airflow_provider.jobs import PlanJob
-from airflow_provider.locks import LockProvider, default_lock, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.services.clustering.clustering_job import ClusteringJob
 from airflow_provider.services.clustering.clustering_plan import (
     LAYOUT_KEY,
@@ -200,7 +200,7 @@ def run_clustering(
     table.check_writable()
     if (earlier := earlier_clustering(job, table)) is not None:
         return earlier
-    lock = lock or open_lock(job.lock or table.hudi_options.lock, table.storage)
+    lock = lock or job.open_lock(table)
     writer = _begin(job, table, lock, is_alive)
     if writer is None:
         return None
@@ -253,7 +253,7 @@ def result_of(
     metadata = timeline.commit_metadata(completed)
     stats = metadata.write_stats
     planned = pending_plan(table, instant).groups
-    replaced = {FileGroupId(path, each) for path, ids in metadata.replaced.items() for each in ids}
+    replaced = metadata.replaced_groups
     done = sum(group.file_groups <= replaced for group in planned)
     return {
         "table": job.table_name or table.config.name,
@@ -337,7 +337,7 @@ class Clustering:
                 **self.job.extra_metadata,
             },
             parts=[
-                group.file_groups | {FileGroupId(stat.partition_path, stat.file_id) for stat in stats}
+                group.file_groups | {stat.file_group for stat in stats}
                 for group, stats in self._written.items()
             ]
             if self._may_leave_out

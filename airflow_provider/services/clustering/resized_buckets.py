@@ -49,7 +49,7 @@ class ResizedBuckets:
         :param content: the content of the commit, which may leave some groups out.
         :raises WriteConflictError: when the buckets of a partition have changed since the plan.
         """
-        replaced = {FileGroupId(path, each) for path, ids in content.replaced.items() for each in ids}
+        replaced = content.taken_out
         changed: dict[str, list[HashingNode]] = {}
         for group in self._groups:
             if group.resizing is not None and group.file_groups <= replaced:

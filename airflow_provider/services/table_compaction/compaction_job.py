@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from airflow_provider.concurrency.plans import Service, stopping_itself
 from airflow_provider.exceptions import InvalidInputError, NoSuchInstantError
 from airflow_provider.jobs import PlanJob
-from airflow_provider.locks import open_lock
 from airflow_provider.services.compaction import CompactionResult
 from airflow_provider.services.table_compaction.table_compaction import (
     WriteSlices,
@@ -71,7 +70,7 @@ def run_compaction_job(
             job.instant,
             write=write,
             at_once=job.parallel_file_groups or at_once,
-            lock=open_lock(job.lock or table.hudi_options.lock, table.storage),
+            lock=job.open_lock(table),
             heartbeat=job.heartbeat,
             is_alive=is_alive,
             operation_key=job.operation_key,

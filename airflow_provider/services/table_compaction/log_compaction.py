@@ -36,7 +36,7 @@ from airflow_provider.exceptions import (
     UnsupportedTableError,
     WriteConflictError,
 )
-from airflow_provider.locks import LockProvider, default_lock, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.services.compaction import CompactionResult
 from airflow_provider.services.compaction_plan import CompactionOperation, CompactionPlan
 from airflow_provider.services.partition_patterns import matches
@@ -187,7 +187,7 @@ def run_log_compaction(
     check_log_compaction(table)
     if (done := CompactionResult.of_table(table, instant)) is not None:
         return done
-    lock = lock or open_lock(table.hudi_options.lock, table.storage)
+    lock = lock or default_lock(table)
     with begin_planned(table, instant, lock=lock, heartbeat=heartbeat, operation_key=operation_key) as writer:
         plan = read_plan(table, instant, Action.LOG_COMPACTION)
         schema = table.schema_on(writer.schema_timeline)
@@ -206,9 +206,7 @@ def run_log_compaction(
             stats.append(compact_log(reader, instant, operation, f"{number}-0-0", data_block))
         if not stats and conflict is not None:
             raise conflict
-        writer.commit(
-            stats, parts=[frozenset({FileGroupId(stat.partition_path, stat.file_id)}) for stat in stats]
-        )
+        writer.commit(stats, parts=[frozenset({stat.file_group}) for stat in stats])
     result = CompactionResult.of_table(table, instant)
     if result is None:
         raise WriteConflictError(
@@ -237,7 +235,7 @@ def compact_logs(
     :raises UnsupportedTableError: see :func:`schedule_log_compaction`.
     """
     check_log_compaction(table)
-    lock = lock or open_lock(table.hudi_options.lock, table.storage)
+    lock = lock or default_lock(table)
     rollback_dead_writers(table)
     done: list[CompactionResult] = []
     for instant in _planned(table, settings, lock, operation_key):

@@ -40,7 +40,7 @@ from airflow_provider.exceptions import (
     UnsupportedTableError,
     WriteConflictError,
 )
-from airflow_provider.locks import LockProvider, default_lock, open_lock
+from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.services.compaction import CompactionResult
 from airflow_provider.services.compaction_plan import CompactionPlan
 from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
@@ -196,7 +196,7 @@ def run_table_compaction(
     table.merge_semantics  # noqa: B018 - refuses a table whose merge semantics are unknown here
     if instant is not None and (done := CompactionResult.of_table(table, instant)) is not None:
         return done
-    lock = lock or open_lock(table.hudi_options.lock, table.storage)
+    lock = lock or default_lock(table)
     begin = partial(
         begin_planned,
         table,
@@ -214,9 +214,7 @@ def run_table_compaction(
             is_worth_it = write is None and _bytes_of(plan) >= _WORTH_THREADS
             at_once = (os.cpu_count() or 1) if is_worth_it else 1
         stats = _written(table, writer, plan, write, at_once)
-        committed = writer.commit(
-            stats, parts=[frozenset({FileGroupId(stat.partition_path, stat.file_id)}) for stat in stats]
-        )
+        committed = writer.commit(stats, parts=[frozenset({stat.file_group}) for stat in stats])
     result = CompactionResult.of_table(table, committed.instant)
     if result is None:
         raise WriteConflictError(
@@ -251,7 +249,7 @@ def compact_table(
     :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
     _check(table)
-    lock = lock or open_lock(table.hudi_options.lock, table.storage)
+    lock = lock or default_lock(table)
     with stopping_itself(table, Service.TABLE_COMPACTION, lambda: input_of_the_next(table), max_failures):
         rollback_dead_writers(table)
         run = partial(_run_or_leave, table, lock=lock, operation_key=operation_key)

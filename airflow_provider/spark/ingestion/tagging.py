@@ -19,7 +19,7 @@ from airflow_provider.exceptions import SnapshotUnavailableError
 from airflow_provider.ingestion.key_lookup import keys_in_base_file
 from airflow_provider.spark.ingestion.batch_profile import BatchProfile
 from airflow_provider.spark.ingestion.routing import with_partition_entry
-from airflow_provider.table.file_groups import BaseFile, FileGroupId
+from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.files import BloomFilter
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
@@ -170,7 +170,7 @@ def locate_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Itera
                     "looked up in it; run the write again"
                 )
             which, locations = known
-            groups = [FileGroupId(each.partition_path, each.file_id) for each in locations]
+            groups = [each.file_group for each in locations]
             files = [numbers.get(group, ELSEWHERE) for group in groups]
             paths = partition_paths(rows, plan.config).to_pylist()
             found: list[int | None] = []

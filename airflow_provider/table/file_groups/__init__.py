@@ -14,7 +14,6 @@ from airflow_provider.table.file_groups.cleans import (
 from airflow_provider.table.file_groups.file_slice import FileSlice
 from airflow_provider.table.file_groups.view import (
     BaseFile,
-    FileGroupId,
     FileSystemView,
     ShownInstants,
     looking_again,
@@ -30,6 +29,7 @@ from airflow_provider.table.file_groups.visibility import (
     invisible_commits,
     touches_partitions,
 )
+from airflow_provider.table.file_names import FileGroupId
 
 __all__ = [
     "COMPACTIONS",

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import NoSuchInstantError, SnapshotUnavailableError
-from airflow_provider.table.file_groups.view import FileGroupId, FileSystemView
+from airflow_provider.table.file_groups.view import FileSystemView
+from airflow_provider.table.file_names import FileGroupId
 from airflow_provider.table.files import parse_data_file_name
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (

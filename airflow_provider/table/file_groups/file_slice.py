@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.table.file_groups.view import BaseFile, FileGroupId
+from airflow_provider.table.file_groups.view import BaseFile
+from airflow_provider.table.file_names import FileGroupId
 
 
 @dataclass(frozen=True)

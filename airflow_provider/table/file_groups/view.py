@@ -10,24 +10,13 @@ from weakref import WeakKeyDictionary
 import tenacity
 
 from airflow_provider.exceptions import CommitUndoneError, NoSuchInstantError
-from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.file_names import FileGroupId, parse_base_file_name
 from airflow_provider.table.files import MARKS_OF_A_PARTITION, LogFileName
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import Action, Timeline, find_archived, metadata_of
 
 if TYPE_CHECKING:
     from airflow_provider.table.metadata_table import UsableIndexes
-
-
-class FileGroupId(NamedTuple):
-    """The identity of a file group, the unit of conflict detection.
-
-    :param partition_path: partition path relative to the table, ``""`` when not partitioned.
-    :param file_id: the id that all slices of the group share.
-    """
-
-    partition_path: str
-    file_id: str
 
 
 class BaseFile(NamedTuple):

@@ -25,8 +25,8 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from airflow_provider.exceptions import SnapshotUnavailableError
-from airflow_provider.table.file_groups.view import BaseFile, FileGroupId, FileSystemView
-from airflow_provider.table.file_names import parse_base_file_name
+from airflow_provider.table.file_groups.view import BaseFile, FileSystemView
+from airflow_provider.table.file_names import FileGroupId, parse_base_file_name
 from airflow_provider.table.storage import Storage
 from airflow_provider.table.timeline import (
     REWRITES,
@@ -90,15 +90,11 @@ class Effect:
     def of(cls, instant: Instant, described: CommitMetadata) -> Effect:
         """Read a commit's metadata."""
         operation, stats = described.operation_type.upper(), described.write_stats
-        replaced = frozenset(
-            FileGroupId(path, file_id) for path, ids in described.replaced.items() for file_id in ids
-        )
-        logged = {FileGroupId(s.partition_path, s.file_id) for s in stats if s.log_files is not None}
-        appended = frozenset(
-            logged - {FileGroupId(s.partition_path, s.file_id) for s in stats if s.log_files is None}
-        )
+        replaced = described.replaced_groups
+        logged = {s.file_group for s in stats if s.log_files is not None}
+        appended = frozenset(logged - {s.file_group for s in stats if s.log_files is None})
         merged_on = frozenset(group for stat in stats for group in _merged_on(stat))
-        written = frozenset(FileGroupId(stat.partition_path, stat.file_id) for stat in stats)
+        written = frozenset(stat.file_group for stat in stats)
         if described.extra_metadata.get(MERGES_IN_ANY_ORDER) == "true":
             merged_on -= appended
         if operation in COMPACTIONS:
@@ -278,7 +274,7 @@ def _merged_on(stat: WriteStat) -> Iterable[FileGroupId]:
     if parsed := parse_base_file_name(stat.prev_base_file or ""):
         yield FileGroupId(stat.partition_path, parsed[0])
     if stat.prev_commit != "null":
-        yield FileGroupId(stat.partition_path, stat.file_id)
+        yield stat.file_group
 
 
 def _number(described: CommitMetadata, name: str) -> int | None:

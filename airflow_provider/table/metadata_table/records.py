@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider.exceptions import CorruptTableError, UnsupportedTableError
 from airflow_provider.table.avro import avro_schema, avro_schema_text
+from airflow_provider.table.file_names import FileGroupId
 from airflow_provider.table.files import WrappedValue, decode_datum, encode_datum, parsed_schema
 from airflow_provider.table.timeline import format_time, parse_time
 
@@ -170,6 +171,11 @@ class RecordLocation(NamedTuple):
     def at(cls, partition_path: str, file_id: str, instant: str) -> RecordLocation:
         """A location, from an instant time in UTC."""
         return cls(partition_path, file_id, int(parse_time(instant).timestamp() * 1000 + 0.5))
+
+    @property
+    def file_group(self) -> FileGroupId:
+        """The file group with the record."""
+        return FileGroupId(self.partition_path, self.file_id)
 
     @property
     def instant(self) -> str:

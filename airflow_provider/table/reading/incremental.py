@@ -409,13 +409,13 @@ def _touched_paths(
     newest: dict[FileGroupId, tuple[str, str]] = {}
     for instant in commits:
         described = metadata(instant)
-        replaced = _replaced(described)
+        replaced = described.replaced_groups
         # The rows of a replaced file group can move only to new file groups of its partition.
         carried_over = {group.partition_path for group in replaced & newest.keys()}
         for group in replaced:
             newest.pop(group, None)
         for stat in described.write_stats:
-            group = _file_group(stat)
+            group = stat.file_group
             known = group in newest or group.partition_path in carried_over or not only_with_rows
             if known or _adds_rows(described, stat):
                 newest[group] = max(newest.get(group, ("", "")), (instant.requested_time, stat.path))
@@ -440,11 +440,11 @@ def _snapshot_paths(
             if instant not in left_out:
                 continue
             described = moment.metadata(instant)
-            rewritten = {_file_group(s) for s in described.write_stats if s.prev_commit != "null"}
-            if lost := sorted((rewritten | _replaced(described)) - there):
+            rewritten = {s.file_group for s in described.write_stats if s.prev_commit != "null"}
+            if lost := sorted((rewritten | described.replaced_groups) - there):
                 name = f"{lost[0].partition_path}/{lost[0].file_id}".lstrip("/")
                 raise expired(table, None, f"file group {name} of its snapshot was cleaned")
-            there.update(map(_file_group, described.write_stats))
+            there.update(stat.file_group for stat in described.write_stats)
     return sorted(paths)
 
 
@@ -453,16 +453,6 @@ def _adds_rows(described: CommitMetadata, stat: WriteStat) -> bool:
         return False
     only_deletes = stat.num_deletes > 0 and stat.num_inserts == stat.num_update_writes == 0
     return not only_deletes
-
-
-def _file_group(stat: WriteStat) -> FileGroupId:
-    return FileGroupId(stat.partition_path, stat.file_id)
-
-
-def _replaced(described: CommitMetadata) -> frozenset[FileGroupId]:
-    return frozenset(
-        FileGroupId(partition, file_id) for partition, ids in described.replaced.items() for file_id in ids
-    )
 
 
 def _action_begun(storage: Storage, instant: str) -> Action:

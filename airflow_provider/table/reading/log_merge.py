@@ -36,7 +36,7 @@ from airflow_provider.table.files import (
 )
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import record_keys
-from airflow_provider.table.merge_semantics import IS_DELETED, Mask, MergeSemantics
+from airflow_provider.table.merge_semantics import IS_DELETED, Mask, MergeSemantics, as_mask
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.reading.log_versions import LogVersions, Versions, merge_memory
 from airflow_provider.table.record_merge import Batch, Merge, latest_versions
@@ -240,7 +240,7 @@ class SliceReader:
         keys = pa.array([], pa.string())
         if ended.any():
             # A row that was logged after the delete competes with the base file's row, as in Hudi.
-            without_order = np.logical_and.reduce([_mask(each.is_null()) for each in newest.ordering])
+            without_order = np.logical_and.reduce([as_mask(each.is_null()) for each in newest.ordering])
             deleted = newest.keys.filter(pa.array(newest.deletions & without_order))
             keys = deleted.filter(pc.is_in(deleted, value_set=batch.keys.filter(pa.array(ended))))
         return Logged(newest, keys)
@@ -316,7 +316,7 @@ def _stays(rows: pa.Table, logged: Logged, merge: Merge) -> Mask:
     """Which rows of the base file the log files do not change."""
     if not len(logged.ended):
         return merge.stays(rows)
-    stays = ~_mask(pc.is_in(rows[_RECORD_KEY], value_set=logged.ended))
+    stays = ~as_mask(pc.is_in(rows[_RECORD_KEY], value_set=logged.ended))
     stays[stays] = merge.stays(rows.filter(pa.array(stays)))
     return stays
 
@@ -328,11 +328,6 @@ def _since_the_end(versions: Batch, ended: Mask) -> Batch:
     (positions,) = np.nonzero(ended)
     np.maximum.at(last, codes[positions], positions)
     return versions.filter(np.arange(len(codes)) >= last[codes])
-
-
-def _mask(values: pa.Array) -> Mask:
-    mask: Mask = values.to_numpy(zero_copy_only=False)
-    return mask
 
 
 def _ordering_values(value: WrappedValue | None, fields: int) -> tuple[object, ...] | None:

@@ -50,11 +50,7 @@ def slices_touched(
     """
     if written is None:
         return tuple(slices_of(table, view, view.all_partitions()))
-    groups = {
-        FileGroupId(stat.partition_path, stat.file_id)
-        for described in written.values()
-        for stat in described.write_stats
-    }
+    groups = {stat.file_group for described in written.values() for stat in described.write_stats}
     partitions = sorted({group.partition_path for group in groups})
     touched = (each for each in slices_of(table, view, partitions) if each.file_group in groups)
     found = (_written_by(each, written, table.config.layout) for each in touched)

@@ -76,7 +76,7 @@ class ColumnIds:
     def history(self) -> str:
         """The content of the file that a commit with these versions adds to :data:`HISTORY_FOLDER`."""
         newest_first = [record for _, record in reversed(self._versions)]
-        return _dumped({"schemas": newest_first})
+        return schema_text({"schemas": newest_first})
 
     def following(self, record: Record) -> ColumnIds:
         """These versions and a newer one. Its commit gives the newer one its id: see :meth:`of_version`.
@@ -84,14 +84,14 @@ class ColumnIds:
         :param record: the newer version.
         """
         newest = {**record, "version_id": self.version + 1}
-        return ColumnIds(_dumped(newest), tuple(_dumped(each) for _, each in self._versions))
+        return ColumnIds(schema_text(newest), tuple(schema_text(each) for _, each in self._versions))
 
     def of_version(self, instant: str) -> ColumnIds:
         """These versions, with a commit's requested time as the id of the newest one.
 
         :param instant: requested time of the commit.
         """
-        return replace(self, latest=_dumped({**self.record, "version_id": int(instant)}))
+        return replace(self, latest=schema_text({**self.record, "version_id": int(instant)}))
 
 
 def history_path(instant: str, completion_time: str) -> str:
@@ -119,7 +119,7 @@ def read_history(storage: Storage, is_shown: Callable[[str], bool]) -> tuple[str
             except FileNotFoundError:  # another Hudi writer has cleaned it
                 continue
             try:
-                return tuple(map(_dumped, json.loads(content)["schemas"]))
+                return tuple(map(schema_text, json.loads(content)["schemas"]))
             except (ValueError, KeyError, TypeError) as error:
                 raise CorruptTableError(
                     f"{storage.url(HISTORY_FOLDER)}/{name} has no history of schemas: {error!r}", path=name
@@ -307,5 +307,9 @@ def _version(record: Record) -> int:
     return int(next((record[name] for name in _VERSION if name in record), 0))
 
 
-def _dumped(record: Record) -> str:
+def schema_text(record: Record) -> str:
+    """The JSON of a schema, without spaces.
+
+    :param record: the schema, as an Avro record or as one of Hudi's internal schemas.
+    """
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False)

@@ -31,6 +31,7 @@ from airflow_provider.table.schema.schema_on_read import (
     ColumnIds,
     numbered,
     renumbered,
+    schema_text,
     with_changed,
 )
 
@@ -125,7 +126,7 @@ class TableSchema:
         record = json.loads(self.text)
         _column(record, path)["doc"] = comment
         ids = self.ids and self.ids.following(with_changed(self.ids.record, path, doc=comment))
-        return TableSchema(_dumped(record), ids)
+        return TableSchema(schema_text(record), ids)
 
     def with_name(self, path: tuple[str, ...], name: str) -> TableSchema:
         """This schema with another name for a column. From then on the table has schema on read.
@@ -134,11 +135,11 @@ class TableSchema:
         :param name: the new name.
         :raises UnsupportedTableError: when a column has a type that Hudi cannot read back by schema on read.
         """
-        ids = self.ids or ColumnIds(_dumped(numbered(self.columns)))
+        ids = self.ids or ColumnIds(schema_text(numbered(self.columns)))
         record = json.loads(self.text)
         _column(record, path)["name"] = name
         # Nested types are named after their columns.
-        columns = without_meta_columns(avro_to_arrow(_dumped(record)))
+        columns = without_meta_columns(avro_to_arrow(schema_text(record)))
         text = _rewritten(record, columns, columns, anew=True)
         return TableSchema(text, ids.following(with_changed(ids.record, path, name=name)))
 
@@ -181,7 +182,7 @@ def _rewritten(record: _Record, before: pa.Schema, columns: pa.Schema, *, anew: 
         else:
             _carry_remarks(old, column)
     made |= {name: record[name] for name in ("name", "namespace") if name in record}
-    return _dumped(made)
+    return schema_text(made)
 
 
 def _name_of(record: _Record) -> str:
@@ -232,7 +233,3 @@ def _column(record: _Record, path: tuple[str, ...]) -> _Record:
         if inside is not None:  # otherwise the name is an array's element or a map's value
             found, fields = inside, _columns_in(inside["type"])
     return found
-
-
-def _dumped(record: Any) -> str:
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False)

@@ -304,7 +304,7 @@ def groups_by_key(
     locations = view.indexes.locations(keys)
     if locations is None:
         return None
-    return {FileGroupId(each.partition_path, each.file_id) for each in locations.values()}
+    return {each.file_group for each in locations.values()}
 
 
 def _record_keys(where: Where, config: TableConfig, schema: pa.Schema) -> set[str] | None:

@@ -17,6 +17,7 @@ import fastavro
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.avro import avro_schema
+from airflow_provider.table.file_names import FileGroupId
 
 _AVRO_MAGIC = b"Obj\x01"
 
@@ -73,6 +74,11 @@ class WriteStat:
     log_offset: int | None = None
     base_file: str | None = None
     log_files: tuple[str, ...] | None = None
+
+    @property
+    def file_group(self) -> FileGroupId:
+        """The file group that was written to."""
+        return FileGroupId(self.partition_path, self.file_id)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a JSON-able dict."""
@@ -164,6 +170,11 @@ class CommitMetadata:
     write_stats: tuple[WriteStat, ...] = ()
     replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def replaced_groups(self) -> frozenset[FileGroupId]:
+        """The file groups that the commit replaces."""
+        return frozenset(FileGroupId(path, each) for path, ids in self.replaced.items() for each in ids)
 
 
 def encode_commit_metadata(meta: CommitMetadata, action: str) -> bytes:

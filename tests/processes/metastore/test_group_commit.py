@@ -68,7 +68,7 @@ def test_a_commit_that_has_to_wait_keeps_nobody_waiting(metastore: Metastore) ->
         locked.set()
         assert go_on.wait(60)
 
-    holder = threading.Thread(target=metastore.engine.write, args=(hold,))
+    holder = threading.Thread(target=metastore.sql.write, args=(hold,))
     holder.start()
     assert locked.wait(60)
     waiter = threading.Thread(target=metastore.commit_txn, args=(held,))
@@ -94,14 +94,14 @@ def test_free_locks_are_entered_by_one_statement_and_the_rest_is_left(
 ) -> None:
     held = metastore.lock(exclusive("held").components, "me", "here").lock_id
     group = [exclusive("held"), exclusive("free"), exclusive("free"), Unlock(held), Unlock(held + 1_000)]
-    answers = LOCKS.at_once(metastore.engine.run_statement, group)
+    answers = LOCKS.at_once(metastore.sql.run_statement, group)
     # The same statement releases the held lock, so no other lock waits for it.
     assert answers == {
         0: LockResponse(held + 1, LockState.ACQUIRED),
         1: LockResponse(held + 2, LockState.ACQUIRED),
         3: None,
     }
-    again = LOCKS.at_once(metastore.engine.run_statement, [exclusive("held"), exclusive("other")])
+    again = LOCKS.at_once(metastore.sql.run_statement, [exclusive("held"), exclusive("other")])
     assert again == {1: LockResponse(held + 3, LockState.ACQUIRED)}
     for lock_id in range(held + 1, held + 4):
         metastore.unlock(lock_id)
@@ -118,15 +118,15 @@ def test_a_group_waits_for_a_process_that_enters_a_lock(metastore: Metastore) ->
         assert go_on.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
-        entering = pool.submit(metastore.engine.write, enter)
+        entering = pool.submit(metastore.sql.write, enter)
         assert counted.wait(60)
-        done = pool.submit(LOCKS.do, metastore.engine, group)
+        done = pool.submit(LOCKS.do, metastore.sql, group)
         waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-        while not metastore.engine.read(lambda connection: connection.execute(waiting).scalar_one()):
+        while not metastore.sql.read(lambda connection: connection.execute(waiting).scalar_one()):
             assert not done.done()
         assert [info.lock_id for info in metastore.show_locks("of_locks", "beside")] == [held]
         # A group that only releases locks needs no turn.
-        assert LOCKS.do(metastore.engine, [Unlock(held)]) == {0: None}
+        assert LOCKS.do(metastore.sql, [Unlock(held)]) == {0: None}
         go_on.set()
         entering.result(60)
         # The other process has moved the counter, so the statement ran again.
@@ -184,7 +184,7 @@ def test_a_cut_connection_is_an_error_and_the_next_request_gets_another(
     monkeypatch.setattr(engine, "_SURELY_ALIVE_SECONDS", 1e9)
     last = metastore.open_txn("me", "here")
     others = "pid <> pg_backend_pid() AND backend_type = 'client backend'"
-    metastore.engine.write(
+    metastore.sql.write(
         lambda connection: connection.execute(
             text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
         )
@@ -239,7 +239,7 @@ def test_servers_killed_at_any_moment_lose_nothing_that_they_answered(
             client.join()
     # PostgreSQL may still carry out the last requests of the killed servers.
     working = text("SELECT count(*) FROM pg_stat_activity WHERE state <> 'idle' AND pid <> pg_backend_pid()")
-    while metastore.engine.read(lambda connection: connection.execute(working).scalar_one()):
+    while metastore.sql.read(lambda connection: connection.execute(working).scalar_one()):
         time.sleep(0.01)
     events = metastore.next_events(first_event, 1_000_000)
     last = metastore.current_event_id()

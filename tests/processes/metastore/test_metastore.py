@@ -190,7 +190,7 @@ def _stop_in_the_middle(url: str, there: Event) -> None:
         there.set()
         time.sleep(600)
 
-    metastore._engine.write(write)
+    metastore._sql.write(write)
 
 
 def test_a_process_killed_inside_a_change_leaves_nothing_of_it(metastore: Metastore, url: str) -> None:

@@ -35,7 +35,7 @@ def away(database: Postgres, metastore: Metastore) -> Iterator[None]:
 
 def test_what_was_not_done_waits_for_it(database: Postgres) -> None:
     metastore = open_embedded_metastore(database.url)
-    metastore.engine.outlast(60)
+    metastore.sql.outlast(60)
     with away(database, metastore):
         assert metastore.create_database("mart").name == "mart"
     with away(database, metastore):

@@ -172,7 +172,7 @@ def told(tmp_path: Path) -> dict[str, Any]:
     )
     metastore.add_partitions("lake", "flights", [PartitionSpec(("2013", None), "/lake/flüge/2013")])
     for partition in (None, ("2013", None)):
-        metastore.engine.write(
+        metastore.sql.write(
             lambda connection, partition=partition: update_column_statistics(
                 connection,
                 "lake",

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider.concurrency import WriteTransaction
 from airflow_provider.exceptions import EmptySourceError
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window
@@ -35,7 +36,7 @@ def test_it_serves_until_it_is_told_that_there_is_no_more(lake: SparkLake, job: 
     part = Window("part=b", {"part": "b"}, rows=2)
     requests = [
         JobRequest(windows_of=(), order="newest_first"),
-        JobRequest(window=part, txn_id=7, write_id=8),
+        JobRequest(window=part, transaction=WriteTransaction(7, 8)),
         JobRequest(window=Window("part=z", {"part": "z"})),
         JobRequest(),
         JobRequest(window=Window("part=a", {"part": "a"})),

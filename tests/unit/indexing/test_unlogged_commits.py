@@ -28,7 +28,7 @@ from airflow_provider.table.timeline.archive_files import append_history
 from airflow_provider.table.timeline.instant import Action, after, now
 from airflow_provider.table.timeline.metadata import CommitMetadata, WriteStat
 from tests.unit.concurrency.other_hudi_writers.another_hudi_writer import Jvm
-from tests.unit.concurrency.other_hudi_writers.their_metadata_table import TheirMetadataTable
+from tests.unit.concurrency.other_hudi_writers.foreign_metadata_table import ForeignMetadataTable
 from tests.unit.concurrency.simulation.rows import PARTITION
 from tests.unit.concurrency.simulation.scheduler import Simulation
 from tests.unit.indexing.jvm import SCHEMA, rows
@@ -120,7 +120,7 @@ def log_to_files_only(table: HudiTable, jvm: Jvm) -> None:
     """Log like a writer that began before the other indexes existed."""
     (done,) = (each for each in table.timeline().commits() if each.requested_time == jvm.instant)
     stats = table.timeline().commit_metadata(done).write_stats
-    TheirMetadataTable(table.storage, lambda: after(now())).commit(jvm.instant, stats)
+    ForeignMetadataTable(table.storage, lambda: after(now())).commit(jvm.instant, stats)
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new keys", "an update, of which one has no records"])

@@ -75,7 +75,7 @@ class Pair:
 
     def mapped(self) -> dict[int, int]:
         """The target's open transactions by those of the source."""
-        return self.target.engine.read(lambda connection: mapped_txns(connection, "dr"))
+        return self.target.sql.read(lambda connection: mapped_txns(connection, "dr"))
 
     def bytes_at_target(self) -> int:
         """The bytes of the files of both tables at the target."""

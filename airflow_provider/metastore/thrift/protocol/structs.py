@@ -130,6 +130,15 @@ class TableStructs:
                 self._kept[key] = kept
         return made
 
+    def of_partitions(self, table: TableInfo, partitions: Sequence[PartitionInfo]) -> list[Any]:
+        """The structs of a table's partitions.
+
+        :param table: the table.
+        :param partitions: some of its partitions.
+        """
+        of_table = self.of(table) if partitions else None
+        return [partition_struct(table, of_table, one) for one in partitions]
+
     def encoded_partitions(self, table: TableInfo, partitions: Sequence[PartitionInfo]) -> EncodedPartitions:
         """The encoded structs of a table's partitions.
 

@@ -21,7 +21,7 @@ _TYPES = frozenset({*_NUMBERS, *binary.BIN_TYPES, TType.STRUCT, TType.MAP, TType
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     """Limits of requests and connections. The server refuses a request above one with an error that names it.
 
     :param message_bytes: bytes of one request (Hive: ``hive.metastore.server.max.message.size``).
@@ -65,7 +65,7 @@ class LimitedSocket(TSocket):
     :param limits: the limits; this class uses ``message_bytes``.
     """
 
-    def __init__(self, sock: Any, limits: Limits) -> None:
+    def __init__(self, sock: Any, limits: ServerLimits) -> None:
         super().__init__(sock=sock)  # type: ignore[no-untyped-call]
         self._most = limits.message_bytes
         self._received = 0
@@ -95,7 +95,7 @@ class LimitedProtocol(TBinaryProtocol):
     :param limits: the limits; this class uses ``elements`` and ``message_bytes``.
     """
 
-    def __init__(self, trans: Any, socket: LimitedSocket, limits: Limits) -> None:
+    def __init__(self, trans: Any, socket: LimitedSocket, limits: ServerLimits) -> None:
         super().__init__(trans)  # type: ignore[no-untyped-call]
         self._socket = socket
         self._most, self._most_bytes = limits.elements, limits.message_bytes

@@ -15,7 +15,7 @@ from thriftpy2.thrift import TApplicationException, TException, TMessageType, TP
 from thriftpy2.utils import serialize
 
 from airflow_provider.exceptions import MetastoreUnavailableError, TableServiceError
-from airflow_provider.metastore.database import OF_DATABASE, GroupedRequest, GroupOperation, MetastoreEngine
+from airflow_provider.metastore.database import OF_DATABASE, GroupedRequest, GroupOperation, SqlDatabase
 from airflow_provider.metastore.thrift.protocol import (
     EncodedNames,
     EncodedPartitions,
@@ -43,28 +43,28 @@ _LONGEST_NAME = 100  # characters of a method's name in the log and in answers
 class Grouped(Generic[T]):
     """The result of a method whose request is done in a group with the requests of other clients.
 
-    :param engine: the database.
+    :param sql: the database.
     :param operation: does requests of this kind.
     :param request: the request.
     :param answer: makes the method's answer from the request's answer.
     """
 
-    engine: MetastoreEngine
+    sql: SqlDatabase
     operation: GroupOperation
     request: GroupedRequest[T]
     answer: Callable[[T], Any]
 
     def now(self) -> Any:
         """Wait for the answer."""
-        return self.answer(self.engine.write_together(self.operation, self.request))
+        return self.answer(self.sql.write_together(self.operation, self.request))
 
     def later(self, tell: Callable[[Callable[[], Any]], None]) -> None:
         """Do the request, and deliver its answer later.
 
         See :meth:`~airflow_provider.metastore.database.group_commit.GroupCommit.leave`.
         """
-        self.engine.leave_with_others(
-            self.operation, self.request, lambda outcome: tell(lambda: self.answer(outcome()))
+        self.sql.leave_with_others(
+            self.operation, self.request, lambda found: tell(lambda: self.answer(found()))
         )
 
 
@@ -113,10 +113,10 @@ class MetastoreProcessor(TProcessor):
         later.begin()
         is_left = False
         try:
-            found = self._outcome(method, call)
+            found = self._start(method, call)
             if isinstance(found, Grouped):
                 is_left = True
-                found.later(lambda outcome: self._answer_later(later, method, number, result, outcome))
+                found.later(lambda answer: self._answer_later(later, method, number, result, answer))
             else:
                 self._answer(oprot, method, number, result, found)
         finally:
@@ -134,8 +134,11 @@ class MetastoreProcessor(TProcessor):
         exception = TApplicationException(TApplicationException.PROTOCOL_ERROR, reason)
         self.send_exception(oprot, method, exception, number)
 
-    def _outcome(self, method: str, call: Any) -> Grouped[Any] | Callable[[], Any]:
-        """A grouped request, or a function that returns the answer or raises its error."""
+    def _start(self, method: str, call: Any) -> Grouped[Any] | Callable[[], Any]:
+        """Start a request.
+
+        :return: a grouped request, or a function that returns the answer or raises its error.
+        """
         try:
             found = self._called(method, call)
         except Exception as error:  # noqa: BLE001 - the client gets every error
@@ -143,18 +146,18 @@ class MetastoreProcessor(TProcessor):
         return found if isinstance(found, Grouped) else lambda: found
 
     def _answer_later(
-        self, later: Later, method: str, number: int, result: Any, outcome: Callable[[], Any]
+        self, later: Later, method: str, number: int, result: Any, answer: Callable[[], Any]
     ) -> None:
         try:
-            self._answer(later.protocol, method, number, result, outcome)
+            self._answer(later.protocol, method, number, result, answer)
         except Exception as error:  # noqa: BLE001 - other requests of the group must not suffer
             later.hang_up(error)
         finally:
             later.end()
 
-    def _answer(self, oprot: Any, method: str, number: int, result: Any, outcome: Callable[[], Any]) -> None:
+    def _answer(self, oprot: Any, method: str, number: int, result: Any, answer: Callable[[], Any]) -> None:
         try:
-            result.success = outcome()
+            result.success = answer()
         except Exception as error:  # noqa: BLE001 - as above
             exception = _exception_for(method, error, result)
             if isinstance(exception, TApplicationException):

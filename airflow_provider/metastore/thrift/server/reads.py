@@ -53,7 +53,7 @@ class CatalogReads:
         be off where clients write Iceberg tables.
     :param eventual_databases: answer requests for databases and functions from memory, a moment late, without
         asking the database for the last change. The replica has to be opened with it, too.
-    :param most_write_ids: see :class:`~airflow_provider.metastore.thrift.server.limits.Limits`.
+    :param most_write_ids: see :class:`~airflow_provider.metastore.thrift.server.limits.ServerLimits`.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class CatalogReads:
     def all_functions(self) -> list[FunctionInfo]:
         """The functions of all databases."""
         if self._replica is None:
-            return self.metastore.engine.read(functions.all_functions)
+            return self.metastore.sql.read(functions.all_functions)
         return self._replica.all_functions(catalog_event_id=self._catalog_event_id())
 
     def _catalog_event_id(self) -> int | None:
@@ -186,7 +186,7 @@ class CatalogReads:
         """
         if self._eventual_databases:
             return None
-        return self.metastore.engine.read(
+        return self.metastore.sql.read(
             lambda connection: counted(connection, Counter.CATALOG_EVENT_ID), is_one_statement=True
         )
 
@@ -216,7 +216,7 @@ class CatalogReads:
         self, reader: Reader | None, ask: Callable[[Connection], tuple[TableInfo, T]]
     ) -> tuple[TableInfo, T]:
         given = _of(reader)
-        table, found = self.metastore.engine.read(
+        table, found = self.metastore.sql.read(
             lambda connection: asked(connection, given.get("session"), ask)
         )
         if given["require_write_ids"] and given.get("valid_write_ids") is None and not table.is_external:

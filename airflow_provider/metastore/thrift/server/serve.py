@@ -36,7 +36,7 @@ from airflow_provider.metastore.thrift.server.handlers import (
     StatisticsHandler,
     TransactionHandler,
 )
-from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.limits import ServerLimits
 from airflow_provider.metastore.thrift.server.processor import MetastoreProcessor
 from airflow_provider.metastore.thrift.server.reads import CatalogReads
 from airflow_provider.metastore.thrift.server.server import MetastoreServer, wait_for_free_port
@@ -86,7 +86,7 @@ class ServiceOptions:
     :param message_format: the format of messages of the notification log: ``json-0.2``, or
         ``gzip(json-2.0)``, Hive's default.
     :param database_outage: seconds for which a request waits for a PostgreSQL that is away and cannot have
-        applied it; see :meth:`~airflow_provider.metastore.database.MetastoreEngine.outlast`.
+        applied it; see :meth:`~airflow_provider.metastore.database.SqlDatabase.outlast`.
     :param limits: the limits of requests and connections.
     """
 
@@ -112,7 +112,7 @@ class ServiceOptions:
     users: str | None = None
     message_format: str = MESSAGE_FORMAT
     database_outage: float = 10.0
-    limits: Limits = field(default_factory=Limits)
+    limits: ServerLimits = field(default_factory=ServerLimits)
 
 
 def serve(options: ServiceOptions, ready: Callable[[str], None], *, recover: Recover | None = None) -> None:
@@ -186,7 +186,7 @@ def serving(
     :param options: the options of the service; those of the database and the replica have no effect.
     """
     metastore = store.metastore if isinstance(store, CachedStore) else store
-    metastore.engine.outlast(options.database_outage)
+    metastore.sql.outlast(options.database_outage)
     keeper = Housekeeper(
         metastore,
         recover=recover,

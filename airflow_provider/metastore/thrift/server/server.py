@@ -22,8 +22,8 @@ from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore.thrift.server.limits import (
     LimitedProtocol,
     LimitedSocket,
-    Limits,
     RequestLimitError,
+    ServerLimits,
 )
 from airflow_provider.metastore.thrift.server.processor import MetastoreProcessor
 
@@ -68,12 +68,12 @@ class MetastoreServer(socketserver.ThreadingTCPServer):
         *,
         tls: ssl.SSLContext | None = None,
         authenticate: Authenticate | None = None,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         shares_port: bool = False,
     ) -> None:
         # With SO_REUSEPORT on a single process, a service of another database could take half of its clients.
         self.allow_reuse_port = shares_port
-        self._limits = limits or Limits()
+        self._limits = limits or ServerLimits()
         self._processor = processor
         self._tls = tls
         self._authenticate = authenticate

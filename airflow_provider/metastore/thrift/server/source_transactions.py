@@ -155,4 +155,4 @@ def bring_write_id_state(metastore: Metastore, request: Any, most_ids: int) -> N
 
 def _write(metastore: Metastore, operation: Callable[[Connection], T]) -> T:
     with as_replicator():
-        return metastore.engine.write(operation)
+        return metastore.sql.write(operation)

@@ -136,4 +136,4 @@ def test_a_clean_keeps_what_a_silent_writer_needs_that_nobody_has_rolled_back(ta
     silent_for(table, heartbeat_path(writer.instant), 3600.0)
     plan = plan_clean(table, Retention("KEEP_LATEST_FILE_VERSIONS", 1))
     assert plan.files == ()
-    assert [writer.instant in held.by for held in plan.held] == [True]
+    assert [writer.instant in kept.by for kept in plan.kept] == [True]

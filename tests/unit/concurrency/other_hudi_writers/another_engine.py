@@ -17,7 +17,7 @@ from airflow_provider.table.timeline.active import Timeline, instant_path
 from airflow_provider.table.timeline.archive_files import append_history
 from airflow_provider.table.timeline.instant import WRITE_ACTIONS, Action, Instant, State, after, now
 from airflow_provider.table.timeline.metadata import CommitMetadata, encode, encode_commit_metadata
-from tests.unit.concurrency.other_hudi_writers.their_metadata_table import TheirMetadataTable
+from tests.unit.concurrency.other_hudi_writers.foreign_metadata_table import ForeignMetadataTable
 from tests.unit.concurrency.simulation.rows import PARTITION, Row, read_rows, write_rows
 from tests.unit.concurrency.simulation.scheduler import NoLock, Simulation
 
@@ -49,7 +49,7 @@ class AnotherEngine:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._metadata_table = TheirMetadataTable(self._storage, self._time)
+        self._metadata_table = ForeignMetadataTable(self._storage, self._time)
         self.begun: list[Begun] = []
         self.planned: dict[str, list[BaseFile]] = {}
         self.done: list[tuple[str, frozenset[str]]] = []

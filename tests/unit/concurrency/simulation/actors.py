@@ -18,6 +18,7 @@ from airflow_provider.concurrency import (
     Rebased,
     Writer,
     WriteSettings,
+    WriteTransaction,
     begin_write,
     rollback_dead_writers,
 )
@@ -119,7 +120,7 @@ def add_writer(
                 policy=policy or ConflictPolicy(), priority=priority, heartbeat=HeartbeatSettings(3600.0)
             ),
             operation_key=operation_key,
-            open_txn=aborted_txn,
+            transaction=WriteTransaction(aborted_txn, aborted_txn, txn_goes_on=True),
         ) as writer:
             simulation.writes[writer.instant] = Write(name, wanted)
             upsert = _Upsert(table.storage, writer, name, wanted, fills, table.is_merge_on_read)
@@ -129,8 +130,6 @@ def add_writer(
                 replaced=replaced,
                 unique_keys=True,
                 rebase=upsert.merge_again,
-                txn_id=aborted_txn,
-                write_id=aborted_txn,
             )
         assert result.instant == writer.instant
         if aborted_txn is None:
@@ -259,12 +258,10 @@ def add_appender(
                 action=table.write_action,
                 lock=NoLock(),
                 settings=settings,
-                open_txn=aborted_txn,
+                transaction=WriteTransaction(aborted_txn, aborted_txn, txn_goes_on=True),
             ) as writer:
                 simulation.writes[writer.instant] = Write(name, wanted)
-                result = writer.commit(
-                    _appended(table, writer, name, wanted), txn_id=aborted_txn, write_id=aborted_txn
-                )
+                result = writer.commit(_appended(table, writer, name, wanted))
         except WriteConflictError:
             if any(isinstance(entry, Restore) for entry in simulation.entries()[before:]):
                 return

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import CommitLog, begin_write
+from airflow_provider.concurrency import CommitLog, WriteTransaction, begin_write
 from airflow_provider.concurrency.conflicts import instants_of_open_transactions, mark_open_transaction
 from airflow_provider.concurrency.log.log_entry import Rollback
 from airflow_provider.concurrency.transactions.recovery import recover_transactions
@@ -87,7 +87,12 @@ def test_each_table_is_opened_with_the_callers_storage_options(
 ) -> None:
     committed, aborted, left_alone = opened(metastore), opened(metastore), opened(metastore)
     for txn_id in (committed, aborted, left_alone):
-        with begin_write(table, operation="INSERT", open_txn=txn_id, operation_key="task") as writer:
+        with begin_write(
+            table,
+            operation="INSERT",
+            transaction=WriteTransaction(txn_id, txn_goes_on=True),
+            operation_key="task",
+        ) as writer:
             writer.commit([])
         metastore.record_write(txn_id, "default", "trips", writer.instant)
     commit_transaction(metastore, committed, storage_options=OPTIONS)
@@ -103,7 +108,7 @@ def test_an_abort_rolls_back_what_is_pending_and_the_log_says_why(
 ) -> None:
     insert(table)
     txn_id = opened(metastore)
-    writer = begin_write(table, operation="INSERT", open_txn=txn_id)
+    writer = begin_write(table, operation="INSERT", transaction=WriteTransaction(txn_id, txn_goes_on=True))
     abort_transaction(metastore, txn_id)
     newest = CommitLog(table.storage).newest()
     assert isinstance(newest, Rollback)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import ServicePlan, WriteSettings, begin_write, schedule
+from airflow_provider.concurrency import ServicePlan, WriteSettings, WriteTransaction, begin_write, schedule
 from airflow_provider.exceptions import (
     CommitError,
     InvalidInputError,
@@ -395,7 +395,9 @@ class TestEnd:
         txn_id = lake.begin()
         lake.metastore.allocate_table_write_id(txn_id, "lake", "trips")
         table = lake.tables["trips"]
-        writer = begin_write(table, operation="INSERT", open_txn=txn_id)
+        writer = begin_write(
+            table, operation="INSERT", transaction=WriteTransaction(txn_id, txn_goes_on=True)
+        )
         writer.plan([FileGroupId("city=sf", "new-0")])
         with pytest.raises(CommitError, match=r"lake\.trips has a write id in it, but was not written"):
             lake.commit(txn_id)
@@ -408,7 +410,9 @@ class TestEnd:
     def test_a_commit_waits_for_nobody(self, lake: Lake) -> None:
         txn_id = lake.begin()
         lake.write("trips", {1: 10}, txn_id)
-        with begin_write(lake.tables["trips"], operation="INSERT", open_txn=txn_id):
+        with begin_write(
+            lake.tables["trips"], operation="INSERT", transaction=WriteTransaction(txn_id, txn_goes_on=True)
+        ):
             with pytest.raises(CommitError, match="still being written"):
                 lake.commit(txn_id)
             assert lake.state(txn_id) is TxnState.OPEN

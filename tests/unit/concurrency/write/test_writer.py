@@ -13,6 +13,7 @@ from airflow_provider.concurrency import (
     ServicePlan,
     Writer,
     WriteSettings,
+    WriteTransaction,
     begin_planned,
     begin_write,
     rollback,
@@ -89,9 +90,11 @@ class TestBegun:
 
     def test_it_knows_its_transaction_and_how_often_it_was_begun_before(self, table: HudiTable) -> None:
         with begin_write(table, operation="UPSERT") as first:
-            assert (first.open_txn, first.losses, first.rebases, first.ended) == (None, 0, 0, False)
-        with begin_write(table, operation="UPSERT", open_txn=5, losses=2) as again:
-            assert (again.open_txn, again.losses) == (5, 2)
+            assert first.transaction == WriteTransaction()
+            assert (first.losses, first.rebases, first.ended) == (0, 0, False)
+        transaction = WriteTransaction(5, txn_goes_on=True)
+        with begin_write(table, operation="UPSERT", transaction=transaction, losses=2) as again:
+            assert (again.transaction, again.losses) == (transaction, 2)
 
     def test_it_is_lost_with_the_process_that_it_drives(self, table: HudiTable) -> None:
         plan = planned(table)
@@ -158,9 +161,15 @@ class TestPlanned:
 
 class TestCommit:
     def test_it_says_by_which_operation_and_in_which_transaction(self, table: HudiTable) -> None:
-        with begin_write(table, operation="UPSERT", settings=SETTINGS, operation_key="key") as writer:
+        with begin_write(
+            table,
+            operation="UPSERT",
+            settings=SETTINGS,
+            operation_key="key",
+            transaction=WriteTransaction(5, 0),
+        ) as writer:
             writer.plan(())
-            result = writer.commit([], extra_metadata={"mine": "1", "priority": "2"}, txn_id=5, write_id=0)
+            result = writer.commit([], extra_metadata={"mine": "1", "priority": "2"})
             assert writer.ended
         found = table.find_commit(writer.instant)
         assert found is not None

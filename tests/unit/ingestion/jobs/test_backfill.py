@@ -19,7 +19,7 @@ from airflow_provider.exceptions import (
     WriteConflictError,
 )
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.ingestion.backfill import Backfill, Progress
+from airflow_provider.ingestion.backfill import Backfill, BackfillProgress
 from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.windows import Window, partition_windows
 from airflow_provider.locks import open_lock
@@ -51,7 +51,7 @@ class History:
             **job,
         )
         self.written: list[str] = []
-        self.told: list[Progress | str] = []
+        self.told: list[BackfillProgress | str] = []
         self.fails: dict[str, list[Exception]] = {}
 
     def backfill(self, months=MONTHS, order="oldest_first", **settings: Any) -> Backfill:
@@ -76,8 +76,8 @@ class History:
             extra_metadata=job.extra_metadata,
         )
 
-    def progress(self) -> list[Progress]:
-        return [told for told in self.told if isinstance(told, Progress)]
+    def progress(self) -> list[BackfillProgress]:
+        return [told for told in self.told if isinstance(told, BackfillProgress)]
 
 
 def ids(table: HudiTable) -> list[int]:
@@ -220,12 +220,14 @@ class TestWay:
 
 class TestProgress:
     def test_it_says_how_far_and_how_long(self):
-        progress = Progress("month=3", "81 rows, instant 1", 3, 1, 12, 30_000, 10.0, 3725.4)
+        progress = BackfillProgress("month=3", "81 rows, instant 1", 3, 1, 12, 30_000, 10.0, 3725.4)
         assert str(progress) == (
             "window month=3: 81 rows, instant 1; 3 of 12 windows done (1 of them earlier), 30,000 rows, "
             "3,000 rows/s, time left 1:02:05"
         )
-        assert str(Progress("w", "no rows", 1, 0, 2, 0, 0.0, None)).endswith("0.0 rows/s, time left unknown")
+        assert str(BackfillProgress("w", "no rows", 1, 0, 2, 0, 0.0, None)).endswith(
+            "0.0 rows/s, time left unknown"
+        )
 
     def test_the_time_left_goes_by_rows_where_they_are_known(self, table):
         history = History(table)

@@ -18,7 +18,11 @@ from airflow_provider.exceptions import (
     UnknownOperationError,
     from_dict,
 )
+from airflow_provider.indexing import IndexJob, pending_indexings, schedule_index
+from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.ingestion.ingest_job import OPERATIONS, IngestJob
+from airflow_provider.jobs import ARROW
+from airflow_provider.locks.hudi.filesystem import HudiFilesystemLockProvider
 from airflow_provider.spark.job_answer import JOBS_FOLDER, failure, read_answer, success, write_answer
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.storage.storage import Storage
@@ -131,6 +135,23 @@ def test_old_outcomes_are_removed(tmp_path: Path) -> None:
     write_answer(storage, "another", success({}))
     assert read_answer(storage, "old") is None
     assert read_answer(storage, "new") is not None
+
+
+def test_an_index_job_takes_the_tables_own_lock_as_other_jobs_do(tmp_path: Path) -> None:
+    own = {"hoodie.write.lock.provider": "FileSystemBasedLockProvider"}
+    schema = pa.schema([("id", pa.int64())])
+    table = HudiTable.create(
+        str(tmp_path / "t"), name="t", schema=schema, record_key=["id"], hudi_options=own
+    )
+    ingest_arrow(table, pa.table({"id": [1]}, schema), "insert")
+    instant = schedule_index(table, ["files"])
+    job = IndexJob.of(table.location, instant=instant, engine=ARROW)
+    assert isinstance(job.open_lock(table), HudiFilesystemLockProvider)
+    specification = tmp_path / "job.json"
+    specification.write_text(job.to_json())
+    run([sys.executable, "-m", "airflow_provider.spark.job", str(specification)], check=True)
+    assert pending_indexings(table) == []
+    assert not list(table.storage.names(".hoodie/locks")), "the lock of tables without such options"
 
 
 def test_naming_a_job_costs_no_pyspark() -> None:

@@ -25,7 +25,7 @@ class TestReading:
         reader = now(metastore)
         statements: list[str] = []
         event.listen(
-            r1.metastore.engine._engine, "before_cursor_execute", lambda *seen: statements.append(seen[2])
+            r1.metastore.sql._engine, "before_cursor_execute", lambda *seen: statements.append(seen[2])
         )
         assert r1.get_table("LAKE", "Flights", **reader).location == "/lake/flights"
         assert r1.get_partitions("lake", "flights", **reader) == []
@@ -303,7 +303,7 @@ class TestUpdating:
         self, metastore: Metastore, replica: Callable[..., CachedStore], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store = replica()
-        read = store._engine.read
+        read = store._sql.read
 
         def read_then_fall_behind(operation: Callable[..., object]) -> object:
             answer = read(operation)  # type: ignore[arg-type]
@@ -313,7 +313,7 @@ class TestUpdating:
             return answer
 
         reader = now(metastore)
-        monkeypatch.setattr(store._engine, "read", read_then_fall_behind)
+        monkeypatch.setattr(store._sql, "read", read_then_fall_behind)
         assert store.get_table("lake", "flights", **reader).owner is None
         assert store.get_table("lake", "flights", **now(metastore)).owner == "ops"
         assert missed(store) == [MissReason.NOT_CACHED] * 2
@@ -338,7 +338,7 @@ class TestUpdating:
         self, metastore: Metastore, r1: CachedStore, url: str
     ) -> None:
         metastore.create_database("other")
-        with metastore.engine._engine.begin() as connection:
+        with metastore.sql._engine.begin() as connection:
             connection.exec_driver_sql(
                 "UPDATE metastore_notification_log SET event_type = 'ALTER_TABLE', database_name = 'lake', "
                 "table_name = 'flights' WHERE event_id = 3"

@@ -100,7 +100,7 @@ def test_the_database_finds_what_the_filter_keeps(many: Metastore, text: str) ->
     everything = many.get_partitions("lake", "t")
     kept = list(filter(partition_filter(text, KEYS), everything))
     assert many.get_partitions_by_filter("lake", "t", text) == kept
-    _, first = many.engine.read(
+    _, first = many.sql.read(
         lambda connection: partitions.get_table_and_chosen(
             connection, "lake", "t", lambda owner: partition_choice(text, owner.partition_keys), 3
         )
@@ -113,7 +113,7 @@ def test_one_of_many_is_read_alone(many: Metastore) -> None:
     fetched: list[str] = []
     many.drop_partitions("lake", "t", [one.values for one in many.get_partitions("lake", "t")])
     many.add_partitions("lake", "t", [PartitionSpec(("a", str(n), "1"), f"/{n}") for n in range(500)])
-    engine = many.engine._engine
+    engine = many.sql._engine
 
     def note(connection: object, cursor: Any, statement: str, *rest: object) -> None:
         fetched.append(statement)
@@ -141,7 +141,7 @@ def test_one_of_many_is_read_alone(many: Metastore) -> None:
 )
 def test_an_index_finds_the_values_of_a_later_key(many: Metastore, text: str, index: str) -> None:
     asked: list[tuple[str, Any]] = []
-    engine = many.engine._engine
+    engine = many.sql._engine
 
     def note(connection: object, cursor: Any, statement: str, parameters: Any, *rest: object) -> None:
         if "FROM metastore_partitions" in statement:
@@ -167,14 +167,14 @@ def test_texts_of_numbers_do_not_count_where_texts_are_compared(many: Metastore)
     choice = partition_choice("hour = '07' and month > '02'", keys)
     assert choice.texts == [1]
     [condition] = partitions._conditions(many.get_table("lake", "hours"), choice) or []
-    assert "has_plain_values" not in str(condition.compile(many.engine._engine))
+    assert "has_plain_values" not in str(condition.compile(many.sql._engine))
     found = many.get_partitions_by_filter("lake", "hours", "hour = '07' and month > '02'")
     assert [one.location for one in found] == [f"/{month}/7" for month in range(3, 9)]
 
 
 def test_all_values_are_asked_for_anew_after_each_change(many: Metastore) -> None:
     def values() -> list[tuple[str | None, ...]]:
-        _, found = many.engine.read(
+        _, found = many.sql.read(
             lambda connection: partitions.get_table_and_chosen_values(
                 connection, "lake", "t", lambda owner: PartitionChoice()
             )

@@ -79,7 +79,7 @@ def write_id_requests(chance: random.Random, opened: int) -> list[GroupedRequest
 def alone(metastore: Metastore, operation: GroupOperation, request: GroupedRequest[Any]) -> Any:
     """The answer to a request in a group of its own; an error by its text."""
     try:
-        return metastore.engine.write(lambda connection: operation.alone(connection, request))
+        return metastore.sql.write(lambda connection: operation.alone(connection, request))
     except TableServiceError as error:
         return f"{type(error).__name__}: {error}"
 
@@ -89,7 +89,7 @@ def done_together(
 ) -> dict[int, Any]:
     """The answers to a group; none if the whole group is refused."""
     try:
-        return dict(operation.do(metastore.engine, group))
+        return dict(operation.do(metastore.sql, group))
     except TableServiceError:
         return {}
 
@@ -110,7 +110,7 @@ def contents(metastore: Metastore) -> dict[str, list[dict[str, Any]]]:
             for table in tables
         }
 
-    found = metastore.engine.read(read)
+    found = metastore.sql.read(read)
     # PostgreSQL leaves gaps in the sequences' ids.
     sequences = found[write_id_sequences.name]
     names = {one.pop("id"): (one["database_name"], one["table_name"]) for one in sequences}
@@ -134,7 +134,7 @@ def check_groups(grouped: Metastore, single: Metastore, chance: random.Random, g
     together = 0
     for _ in range(groups):
         opened, locked = (
-            single.engine.read(lambda connection, one=one: counted(connection, one))  # type: ignore[misc]
+            single.sql.read(lambda connection, one=one: counted(connection, one))  # type: ignore[misc]
             for one in (Counter.TXN_ID, Counter.LOCK_ID)
         )
         operation, group = chance.choice(
@@ -147,7 +147,7 @@ def check_groups(grouped: Metastore, single: Metastore, chance: random.Random, g
         answers = done_together(grouped, operation, group)
         # SQLite does a group in order. A statement of PostgreSQL first opens transactions and releases locks,
         # then enters locks in order, then commits by ids. The other requests come after that.
-        in_order = grouped.engine.is_sqlite
+        in_order = grouped.sql.is_sqlite
         order = sorted(
             range(len(group)),
             key=lambda at: (

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from airflow_provider.exceptions import MetastoreUnavailableError, NoSuchTransactionError
 from airflow_provider.metastore import LockComponent, LockState, LockType, Metastore
 from airflow_provider.metastore.api.metastore import open_embedded_metastore
-from airflow_provider.metastore.database import MetastoreEngine, group_commit
+from airflow_provider.metastore.database import SqlDatabase, group_commit
 from airflow_provider.metastore.database.group_commit import GroupedRequest, GroupOperation
 from airflow_provider.metastore.transactions.transaction_group import TRANSACTIONS
 from tests.unit.metastore.database.grouped_requests import check_groups
@@ -46,8 +46,8 @@ class Noted(GroupOperation):
 
     together: Callable[[Connection, Sequence[Any]], dict[int, Any]]
 
-    def do(self, engine: MetastoreEngine, requests: Sequence[Any]) -> dict[int, Any]:
-        return engine.write(lambda connection: self.together(connection, requests))
+    def do(self, sql: SqlDatabase, requests: Sequence[Any]) -> dict[int, Any]:
+        return sql.write(lambda connection: self.together(connection, requests))
 
 
 class Groups:
@@ -80,7 +80,7 @@ class Groups:
 
 def wait_for(metastore: Metastore, groups: Groups, waiting: int) -> None:
     """Wait until this many requests wait for the running one."""
-    queue = metastore.engine._groups[groups.operation]
+    queue = metastore.sql._groups[groups.operation]
     reached = threading.Event()
     while len(queue._waiting) < waiting:
         assert not reached.wait(0.001)
@@ -90,11 +90,11 @@ def after_a_gate(metastore: Metastore, groups: Groups, names: Sequence[str]) -> 
     """Make requests while another one runs, then release that one; return its answer, and the others'."""
     gate = Gate()
     with ThreadPoolExecutor(len(names) + 1) as pool:
-        first = pool.submit(metastore.engine.write_together, groups.operation, gate)
+        first = pool.submit(metastore.sql.write_together, groups.operation, gate)
         assert gate.there.wait(SECONDS)
         others = []
         for number, name in enumerate(names, start=1):
-            others.append(pool.submit(metastore.engine.write_together, groups.operation, Name(name)))
+            others.append(pool.submit(metastore.sql.write_together, groups.operation, Name(name)))
             wait_for(metastore, groups, number)
         gate.go_on.set()
     return first, others
@@ -114,14 +114,14 @@ def test_a_group_waits_for_the_threads_of_the_last_group(
     monkeypatch.setattr(group_commit, "_LONGEST_WAIT_SECONDS", SECONDS)
     groups, gate = Groups(), Gate()
     with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(by_database.engine.write_together, groups.operation, gate)
+        first = pool.submit(by_database.sql.write_together, groups.operation, gate)
         assert gate.there.wait(SECONDS)
-        a = pool.submit(by_database.engine.write_together, groups.operation, Name("a"))
+        a = pool.submit(by_database.sql.write_together, groups.operation, Name("a"))
         wait_for(by_database, groups, 1)
         gate.go_on.set()
         assert first.result(SECONDS) == "GATE"
         # The group had two requests; the thread that was answered makes another one.
-        b = pool.submit(by_database.engine.write_together, groups.operation, Name("b"))
+        b = pool.submit(by_database.sql.write_together, groups.operation, Name("b"))
         assert (a.result(SECONDS), b.result(SECONDS)) == ("A", "B")
     assert groups.together == [["gate"], ["a", "b"]]
 
@@ -134,7 +134,7 @@ def test_a_lone_request_after_a_lone_request_does_not_wait(
     groups = Groups()
     with ThreadPoolExecutor(1) as pool:
         for name in ("a", "b"):
-            done = pool.submit(by_database.engine.write_together, groups.operation, Name(name))
+            done = pool.submit(by_database.sql.write_together, groups.operation, Name(name))
             assert done.result(SECONDS) == name.upper()
     assert groups.together == [["a"], ["b"]]
 
@@ -187,10 +187,10 @@ def left_after_a_gate(metastore: Metastore, groups: Groups, names: Sequence[str]
     """Leave some requests, in this thread, while another one runs, then release that one."""
     gate, told = Gate(), [Told(), *map(Told, names)]
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(metastore.engine.leave_with_others, groups.operation, gate, told[0])
+        pool.submit(metastore.sql.leave_with_others, groups.operation, gate, told[0])
         assert gate.there.wait(SECONDS)
         for name, one in zip(names, told[1:], strict=True):
-            metastore.engine.leave_with_others(groups.operation, Name(name), one)
+            metastore.sql.leave_with_others(groups.operation, Name(name), one)
         gate.go_on.set()
     return told
 
@@ -226,10 +226,10 @@ def test_left_requests_get_the_error_of_a_database_that_is_gone(by_database: Met
 def test_waiting_and_left_requests_are_one_group(by_database: Metastore) -> None:
     groups, gate, told = Groups(), Gate(), Told()
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(by_database.engine.write_together, groups.operation, gate)
+        first = pool.submit(by_database.sql.write_together, groups.operation, gate)
         assert gate.there.wait(SECONDS)
-        by_database.engine.leave_with_others(groups.operation, Name("a"), told)
-        b = pool.submit(by_database.engine.write_together, groups.operation, Name("b"))
+        by_database.sql.leave_with_others(groups.operation, Name("a"), told)
+        b = pool.submit(by_database.sql.write_together, groups.operation, Name("b"))
         wait_for(by_database, groups, 2)
         gate.go_on.set()
         assert (first.result(SECONDS), told.result(), b.result(SECONDS)) == ("GATE", "A", "B")
@@ -258,7 +258,7 @@ def test_a_waiting_thread_does_not_wait_for_an_interrupted_leader(by_database: M
 
     def lead() -> None:
         try:
-            by_database.engine.write_together(groups.operation, gate)
+            by_database.sql.write_together(groups.operation, gate)
         except KeyboardInterrupt as error:
             told.append(error)
 
@@ -266,7 +266,7 @@ def test_a_waiting_thread_does_not_wait_for_an_interrupted_leader(by_database: M
     leader.start()
     assert gate.there.wait(SECONDS)
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(by_database.engine.write_together, groups.operation, Name("a"))
+        other = pool.submit(by_database.sql.write_together, groups.operation, Name("a"))
         wait_for(by_database, groups, 1)
         gate.go_on.set()
         assert other.result(SECONDS) == "A"
@@ -290,16 +290,16 @@ def test_no_group_waits_for_a_thread_that_was_interrupted_while_it_waited(by_dat
 
     try:
         with ThreadPoolExecutor(2) as pool:
-            first = pool.submit(by_database.engine.write_together, groups.operation, gate)
+            first = pool.submit(by_database.sql.write_together, groups.operation, gate)
             assert gate.there.wait(SECONDS)
             pool.submit(interrupt_main)
             with pytest.raises(TimeoutError, match="a task's timeout"):
-                by_database.engine.write_together(groups.operation, Name("main"))
+                by_database.sql.write_together(groups.operation, Name("main"))
             gate.go_on.set()
             assert first.result(SECONDS) == "GATE"
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert by_database.engine.write_together(groups.operation, Name("next")) == "NEXT"
+    assert by_database.sql.write_together(groups.operation, Name("next")) == "NEXT"
     assert groups.together == [["gate"], ["next"]]
 
 
@@ -368,4 +368,4 @@ def test_all_that_threads_ask_for_is_one_group_after_the_other(by_database: Meta
     assert sorted(events) == list(range(2 + 64 + 1, 2 + 128 + 1))
     for txn_id, event_id in zip(opened, events, strict=True):
         assert by_database.get_txn(txn_id).event_id == event_id
-    assert by_database.engine._groups[TRANSACTIONS]._waiting == []
+    assert by_database.sql._groups[TRANSACTIONS]._waiting == []

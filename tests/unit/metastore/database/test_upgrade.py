@@ -22,7 +22,7 @@ from airflow_provider.metastore import (
     open_metastore,
 )
 from airflow_provider.metastore.database import schema
-from airflow_provider.metastore.database.engine import MetastoreEngine
+from airflow_provider.metastore.database.sql_database import SqlDatabase
 
 MIGRATIONS = Path(schema.__file__).parents[1] / "migrations"
 
@@ -56,9 +56,9 @@ UPDATE metastore_counters SET last_value = 4 WHERE name = 'purged_event_id'
 
 
 def test_the_first_schema_is_migrated_with_what_is_in_it(empty_url: str) -> None:
-    engine = MetastoreEngine(empty_url)
-    engine.write(_make)
-    engine.close()
+    sql = SqlDatabase(empty_url)
+    sql.write(_make)
+    sql.close()
     metastore = open_metastore(empty_url)
     assert f"schema {schema.SCHEMA_REVISION}" in metastore.ping()
     database = metastore.get_database("lake")

@@ -23,7 +23,7 @@ from airflow_provider.metastore import Metastore, open_metastore
 from airflow_provider.metastore.api import Housekeeper
 from airflow_provider.metastore.thrift.protocol import hive
 from airflow_provider.metastore.thrift.protocol.sasl import SaslPlain, password_digest
-from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.limits import ServerLimits
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, serving
 from airflow_provider.metastore.thrift.server.server import MetastoreServer
 from tests.unit.metastore.thrift.test_thrift_server import table
@@ -242,9 +242,9 @@ class TestTransactions:
         aborted, opened, _ = [by_database.open_txn("me", "here") for _ in range(3)]
         by_database.abort_txn(aborted)
         asked: list[object] = []
-        read = by_database.engine.read
+        read = by_database.sql.read
         monkeypatch.setattr(
-            by_database.engine, "read", lambda *given, **how: asked.append(given) or read(*given, **how)
+            by_database.sql, "read", lambda *given, **how: asked.append(given) or read(*given, **how)
         )
         infos = client.get_open_txns_info().open_txns
         assert [(one.id, one.state) for one in infos[:2]] == [
@@ -274,7 +274,7 @@ class TestTransactions:
         by_database.allocate_table_write_id(wrote, "lake", "flights")
         for txn_id in (empty, wrote):
             by_database.abort_txn(txn_id)
-        with by_database.engine._engine.begin() as connection:
+        with by_database.sql._engine.begin() as connection:
             connection.execute(text("UPDATE metastore_txns SET closed_at = closed_at - 90000000"))
         by_database.abort_txn(recent)
         Housekeeper(by_database, event_ttl=None, timeout_seconds=1e9).keep_house()
@@ -296,7 +296,7 @@ class TestWhatClientsLearn:
         def away(*asked: object, **options: object) -> None:
             raise MetastoreUnavailableError("metastore postgresql://me@secret/db is away", of_database=True)
 
-        monkeypatch.setattr(type(by_database.engine), "read", away)
+        monkeypatch.setattr(type(by_database.sql), "read", away)
         with pytest.raises(hive.MetaException) as raised:
             client.get_all_databases()
         assert "secret" not in str(raised.value)
@@ -305,7 +305,7 @@ class TestWhatClientsLearn:
 
     def test_the_engine_marks_its_errors(self, by_database: Metastore) -> None:
         with pytest.raises(MetastoreError) as raised:
-            by_database.engine.read(lambda connection: connection.execute(text("SELECT nothing")))
+            by_database.sql.read(lambda connection: connection.execute(text("SELECT nothing")))
         assert raised.value.details["of_database"]
 
     def test_a_methods_name_forges_no_line_of_the_log(
@@ -345,7 +345,7 @@ class TestConnections:
     def test_more_than_allowed_are_refused_until_one_is_closed(
         self, serve: Serve, connect: Callable[[MetastoreServer], Any], caplog: pytest.LogCaptureFixture
     ) -> None:
-        server = serve(limits=Limits(connections=2))
+        server = serve(limits=ServerLimits(connections=2))
         first, second = connect(server), connect(server)
         for one in (first, second):
             one.getStatus()
@@ -363,7 +363,7 @@ class TestConnections:
                 time.sleep(0.05)
 
     def test_one_that_says_nothing_is_closed(self, serve: Serve) -> None:
-        server = serve(limits=Limits(idle_seconds=1))
+        server = serve(limits=ServerLimits(idle_seconds=1))
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as silent:
             assert silent.recv(1) == b""
 

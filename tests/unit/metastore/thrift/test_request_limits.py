@@ -16,11 +16,11 @@ from thriftpy2.thrift import TApplicationException, TType
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.metastore import ValidTxnList, ValidWriteIdList
 from airflow_provider.metastore.thrift.protocol.idl import hive
-from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.limits import ServerLimits
 from airflow_provider.metastore.thrift.server.serve import ServiceOptions, served
 from airflow_provider.metastore.thrift.server.server import MetastoreServer
 
-LIMITS = Limits(message_bytes=100_000, elements=1_000, write_ids=50, txn_range=10)
+LIMITS = ServerLimits(message_bytes=100_000, elements=1_000, write_ids=50, txn_range=10)
 NAMES_FIELD, UNKNOWN_FIELD = 2, 99
 VOID = 1
 
@@ -134,4 +134,4 @@ def test_lists_have_a_limit_without_a_server() -> None:
 
 def test_a_limit_below_one_is_no_limit() -> None:
     with pytest.raises(InvalidInputError, match="the limit elements is 0"):
-        Limits(elements=0)
+        ServerLimits(elements=0)

@@ -133,7 +133,7 @@ class TestProtocol:
 
     def test_the_client_has_every_method_of_the_metastore(self, metastore: ThriftMetastore) -> None:
         own = {name for name in dir(Metastore) if not name.startswith("_")}
-        assert own - set(dir(ThriftMetastore)) == {"engine"}
+        assert own - set(dir(ThriftMetastore)) == {"sql"}
         assert {name for name in dir(AnyMetastore) if not name.startswith("_")} <= own
 
     def test_a_reader_that_fell_behind_is_told(

@@ -171,13 +171,13 @@ def test_partitions_and_their_table_are_of_one_moment(
     by_database: Metastore, monkeypatch: pytest.MonkeyPatch, ask: Callable[[PartitionReadHandler], Any]
 ) -> None:
     add_months(by_database, "2")
-    reads, read = [], by_database.engine.read
+    reads, read = [], by_database.sql.read
 
     def noted(*arguments: Any, **options: Any) -> Any:
         reads.append(arguments)
         return read(*arguments, **options)
 
-    monkeypatch.setattr(by_database.engine, "read", noted)
+    monkeypatch.setattr(by_database.sql, "read", noted)
     assert ask(partitions_of(by_database))
     assert len(reads) == 1
 

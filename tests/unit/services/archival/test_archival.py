@@ -13,6 +13,7 @@ from airflow_provider.concurrency import (
     PRIORITIES,
     CommitLog,
     ServicePlan,
+    WriteTransaction,
     begin_planned,
     begin_write,
     pending_instants,
@@ -212,7 +213,7 @@ def test_a_plan_stays(table: HudiTable) -> None:
 
 def test_what_an_open_transaction_may_undo_stays(table: HudiTable) -> None:
     commits(table, 1)
-    with begin_write(table, operation="INSERT", open_txn=7) as writer:
+    with begin_write(table, operation="INSERT", transaction=WriteTransaction(7, txn_goes_on=True)) as writer:
         writer.plan([], ["city=la"])
         writer.commit([])
     commits(table, 5, first=1)

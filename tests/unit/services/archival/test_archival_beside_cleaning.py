@@ -84,7 +84,7 @@ def test_another_hudi_writers_clean_holds_it_as_well(table: HudiTable, state: St
     before, plan = fares(table), plan_clean(table, NOW_ONLY)
     requested = now()
     for each in {State.REQUESTED, state}:
-        content = plan.content(table.storage) if each is State.REQUESTED else b""
+        content = plan.to_avro(table.storage) if each is State.REQUESTED else b""
         table.storage.put(instant_path(Instant(requested, Action.CLEAN, each)), content)
     for file in plan.files:
         table.storage.delete(file.path)

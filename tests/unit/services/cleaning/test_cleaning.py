@@ -15,6 +15,7 @@ from airflow_provider.concurrency import (
     CommitLog,
     HeartbeatSettings,
     WriteSettings,
+    WriteTransaction,
     begin_write,
     pending_instants,
     rollback,
@@ -236,7 +237,7 @@ def test_there_is_no_such_clean(made: LakeTable) -> None:
 
 
 def held_by(made: LakeTable) -> dict[str, int]:
-    return {held.by: held.files for held in plan_clean(made.table, NOW_ONLY).held}
+    return {kept.by: kept.files for kept in plan_clean(made.table, NOW_ONLY).kept}
 
 
 def test_a_writer_keeps_its_base(made: LakeTable) -> None:
@@ -244,8 +245,8 @@ def test_a_writer_keeps_its_base(made: LakeTable) -> None:
         base = [file.path for file in writer.view.all_base_files()]
         made.ingest("upsert", [row(1, 5)])
         made.ingest("upsert", [row(1, 6)])
-        (held,) = plan_clean(made.table, NOW_ONLY).held
-        assert (held.by.startswith(f"writer {writer.instant} by "), held.files) == (True, 2)
+        (kept,) = plan_clean(made.table, NOW_ONLY).kept
+        assert (kept.by.startswith(f"writer {writer.instant} by "), kept.files) == (True, 2)
         clean(made.table, NOW_ONLY)
         assert all((Path(made.location) / path).exists() for path in base)
     clean(made.table, NOW_ONLY)
@@ -322,7 +323,7 @@ def test_an_abandoned_consumer_holds_nothing_for_ever(made: LakeTable) -> None:
     (consumer,) = registered_consumers(made.table.storage)
     assert (consumer.name, consumer.is_expired) == ("abandoned", True)
     planned = plan_clean(made.table, NOW_ONLY)
-    assert (planned.held, len(planned.files), planned.expired_consumers) == ((), 4, ("abandoned",))
+    assert (planned.kept, len(planned.files), planned.expired_consumers) == ((), 4, ("abandoned",))
     assert forget_consumer(made.table, "abandoned")
     assert not forget_consumer(made.table, "abandoned")
 
@@ -344,7 +345,9 @@ def test_a_savepoint_keeps_its_files(made: LakeTable) -> None:
 
 
 def test_an_open_transaction_keeps_what_it_may_give_back(made: LakeTable) -> None:
-    with begin_write(made.table, operation="UPSERT", open_txn=7) as writer:
+    with begin_write(
+        made.table, operation="UPSERT", transaction=WriteTransaction(7, txn_goes_on=True)
+    ) as writer:
         writer.plan((), ["p=b"])
         writer.commit([])
     made.table.storage.put(f".hoodie/.transactions/{commits_of(made)[-2].requested_time}", b"7")

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider.concurrency import begin_write, find_operation, pending_instants
+from airflow_provider.concurrency import WriteTransaction, begin_write, find_operation, pending_instants
 from airflow_provider.exceptions import (
     CheckpointExpiredError,
     NoSuchInstantError,
@@ -201,9 +201,11 @@ def test_past_a_later_savepoint(made: LakeTable) -> None:
 
 def test_past_an_open_transaction(made: LakeTable) -> None:
     commits = commits_of(made)
-    with begin_write(made.table, operation="UPSERT", open_txn=7) as writer:
+    with begin_write(
+        made.table, operation="UPSERT", transaction=WriteTransaction(7, txn_goes_on=True)
+    ) as writer:
         writer.plan((), ["p=b"])
-        writer.commit([], txn_id=7)
+        writer.commit([])
     refused(made, commits[1], TableError, f"commit {writer.instant} belongs to transaction 7")
     with pytest.raises(TableError, match="of transaction 7, which has not ended; keep it after that"):
         create_savepoint(made.table)

@@ -67,7 +67,7 @@ class CatalogHandler:
         )
 
     def get_metastore_db_uuid(self) -> str:
-        return self._metastore.engine.write(catalog.metastore_uuid)
+        return self._metastore.sql.write(catalog.metastore_uuid)
 
     def get_databases(self, pattern: str) -> list[str]:
         # Hive's Java client sends no pattern as "@hive#".
@@ -103,7 +103,7 @@ class CatalogHandler:
     def _create_database(self, wanted: DatabaseInfo) -> None:
         place = wanted.location or self._warehouse.default_location(wanted.name.lower())
         with self._warehouse.made(place):
-            self._metastore.engine.write(
+            self._metastore.sql.write(
                 lambda connection: catalog.create_database(
                     connection,
                     wanted.name,
@@ -143,7 +143,7 @@ class CatalogHandler:
             "owner_type": database.ownerType,
         }
         changes = {field: value for field, value in given.items() if value is not None}
-        self._metastore.engine.write(
+        self._metastore.sql.write(
             lambda connection: catalog.alter_database(connection, plain_name(name), changes=changes)
         )
 
@@ -175,7 +175,7 @@ class CatalogHandler:
                 then(connection, created)
 
         with self._warehouse.made(None if table.table_type == _VIEW else table.location):
-            self._metastore.engine.write(create)
+            self._metastore.sql.write(create)
 
     def _new_table(self, struct: Any) -> TableInfo:
         """The table to register, from a client's struct."""
@@ -372,7 +372,7 @@ class CatalogHandler:
         }
         change = _alteration((database, name), target, changes, context or {}, write_id)
         with self._warehouse.moved(before.location, location) if moves else nullcontext():
-            self._metastore.engine.write(change)
+            self._metastore.sql.write(change)
 
     def _tables(self, database: str, names: Iterable[str]) -> list[TableInfo]:
         """The tables of these names, without those that do not exist."""
@@ -406,7 +406,7 @@ class CatalogHandler:
         )
 
     def alter_function(self, database: str, name: str, function: Any) -> None:
-        self._metastore.engine.write(
+        self._metastore.sql.write(
             lambda connection: functions.alter_function(
                 connection,
                 plain_name(database),

@@ -91,7 +91,7 @@ class ConstraintHandler:
             table = get_table(connection, plain_name(request.dbname), request.tablename, lock=True)
             constraints.drop_constraint(connection, table, request.constraintname)
 
-        self._metastore.engine.write(drop)
+        self._metastore.sql.write(drop)
 
     def get_primary_keys(self, request: Any) -> Any:
         found = self._of(request.db_name, request.tbl_name, constraints.PRIMARY_KEY)
@@ -141,7 +141,7 @@ class ConstraintHandler:
             owner = get_table(connection, plain_name(database), table, lock=True)
             constraints.add_constraints(connection, owner, _read(kind, structs))
 
-        self._metastore.engine.write(add)
+        self._metastore.sql.write(add)
 
     def _of(self, database: str, table: str, kind: str) -> list[Any]:
         def look(connection: Connection) -> list[Any]:
@@ -149,7 +149,7 @@ class ConstraintHandler:
             found = constraints.constraints_of(connection, owner)
             return _structs((owner.database, owner.name), (one for one in found if one.kind == kind))
 
-        return self._metastore.engine.read(look)
+        return self._metastore.sql.read(look)
 
     def _to(self, request: Any) -> list[Any]:
         def look(connection: Connection) -> list[Any]:
@@ -163,7 +163,7 @@ class ConstraintHandler:
                 for struct in _structs(place, [one])
             ]
 
-        return self._metastore.engine.read(look)
+        return self._metastore.sql.read(look)
 
 
 def _read(kind: str, structs: Iterable[Any] | None) -> list[Constraint]:

@@ -30,7 +30,7 @@ from airflow_provider.metastore.model import (
     partition_values,
 )
 from airflow_provider.metastore.thrift.protocol import hive, partition_name
-from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.limits import ServerLimits
 from airflow_provider.metastore.transactions import (
     WriteEventInfo,
     WriteNotification,
@@ -58,7 +58,7 @@ class NotificationHandler:
     """
 
     def __init__(
-        self, metastore: Metastore, message_format: str = MESSAGE_FORMAT, limits: Limits | None = None
+        self, metastore: Metastore, message_format: str = MESSAGE_FORMAT, limits: ServerLimits | None = None
     ) -> None:
         if message_format not in (MESSAGE_FORMAT, ZIPPED_FORMAT):
             raise InvalidInputError(
@@ -66,7 +66,7 @@ class NotificationHandler:
             )
         self._metastore = metastore
         self._message_format = message_format
-        self._most_bytes = (limits or Limits()).message_bytes
+        self._most_bytes = (limits or ServerLimits()).message_bytes
 
     def get_current_notificationEventId(self) -> Any:  # noqa: N802 (Hive's name)
         return hive.CurrentNotificationEventId(eventId=self._metastore.current_event_id())
@@ -126,7 +126,7 @@ class NotificationHandler:
         return hive.FireEventResponse(eventIds=fired)
 
     def add_write_notification_log(self, request: Any) -> Any:
-        self._metastore.engine.write(
+        self._metastore.sql.write(
             lambda connection: add_write_notifications(
                 connection, request.db, request.table, [_written(request)]
             )
@@ -144,7 +144,7 @@ class NotificationHandler:
                 )
         if told:
             # As in Hive, a batch leaves out partitions that do not exist, and a single notification does not.
-            self._metastore.engine.write(
+            self._metastore.sql.write(
                 lambda connection: add_write_notifications(
                     connection, request.db, request.table, [*map(_written, told)], skip_missing=True
                 )
@@ -153,7 +153,7 @@ class NotificationHandler:
 
     def get_all_write_event_info(self, request: Any) -> list[Any]:
         database, table = (None if one == _ALL else one for one in (request.dbName, request.tableName))
-        found = self._metastore.engine.read(
+        found = self._metastore.sql.read(
             lambda connection: write_events_of(connection, request.txnId, database, table)
         )
         return [_event_info(one) for one in found]
@@ -210,7 +210,7 @@ class NotificationHandler:
         return gzip.compress(json.dumps(answer).encode(), mtime=0)
 
     def get_purged_event_id(self) -> int:
-        return self._metastore.engine.read(lambda connection: counted(connection, Counter.PURGED_EVENT_ID))
+        return self._metastore.sql.read(lambda connection: counted(connection, Counter.PURGED_EVENT_ID))
 
     def _events(
         self, after: int, database: str | None, tables: Sequence[str] | None

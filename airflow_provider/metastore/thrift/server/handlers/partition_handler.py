@@ -36,7 +36,6 @@ from airflow_provider.metastore.thrift.protocol import (
     TableStructs,
     hive,
     partition_name,
-    partition_struct,
     read_storage_descriptor,
     values_in_name,
 )
@@ -198,8 +197,8 @@ class PartitionHandler:
                     location = f"{new.location.rstrip('/')}/{name}"
                     folders.enter_context(self._warehouse.moved(one.location, location))
                 specs.append(PartitionSpec(one.values, location, one.parameters, one.storage_descriptor))
-            added = self._metastore.engine.write(lambda connection: _exchange(connection, old, new, specs))
-        return self._described(new, added)
+            added = self._metastore.sql.write(lambda connection: _exchange(connection, old, new, specs))
+        return self._structs.of_partitions(new, added)
 
     def _exchanged(self, old: TableInfo, new: TableInfo, spec: dict[str, str]) -> list[PartitionInfo]:
         """The partitions that an exchange moves, by :meth:`exchange_partitions`'s rules."""
@@ -278,7 +277,7 @@ class PartitionHandler:
                 )
             transaction.end()
 
-        self._metastore.engine.write(tell)
+        self._metastore.sql.write(tell)
 
     def _values_in(self, database: str, table: str, name: str) -> list[str]:
         return values_in_name(self._reads.table(plain_name(database), table), name)
@@ -333,13 +332,13 @@ class PartitionHandler:
                 )
             transaction.end()
 
-        self._metastore.engine.write(change)
+        self._metastore.sql.write(change)
 
     def _txn(self, database: str, table: str, write_id: int | None) -> int | None:
         """The transaction of the write id in a request; None without one, for a transaction of its own."""
         if write_id is None or write_id <= 0:
             return None
-        return self._metastore.engine.read(
+        return self._metastore.sql.read(
             lambda connection: txn_of_write_id(connection, database, table, write_id)
         )
 
@@ -362,7 +361,7 @@ class PartitionHandler:
             added = self._metastore.add_partitions(
                 owner.database, table, specs, if_not_exists=if_not_exists, txn_id=txn_id
             )
-        return self._described(owner, added)
+        return self._structs.of_partitions(owner, added)
 
     def _drop(
         self,
@@ -383,11 +382,11 @@ class PartitionHandler:
             for one in dropped:
                 name = partition_name(owner, one.values)
                 self._warehouse.remove(one.location, f"partition {name} of table {owner.full_name}")
-        return self._described(owner, dropped)
+        return self._structs.of_partitions(owner, dropped)
 
     def _values_of(self, request: Any) -> list[PartitionValues]:
         """The values of the partitions that a request's expressions choose; each has to choose some."""
-        owner, found = self._metastore.engine.read(
+        owner, found = self._metastore.sql.read(
             lambda connection: get_table_and_partitions(
                 connection, plain_name(request.dbName), request.tblName
             )
@@ -404,10 +403,6 @@ class PartitionHandler:
                 raise NoSuchObjectError(f"table {owner.full_name} has no partition with {text}")
             hit.update(dict.fromkeys(partition.values for partition in chosen))
         return list(hit)
-
-    def _described(self, table: TableInfo, partitions: Sequence[PartitionInfo]) -> list[Any]:
-        of_table = self._structs.of(table) if partitions else None
-        return [partition_struct(table, of_table, one) for one in partitions]
 
 
 def _properties(request: Any) -> dict[str, str]:

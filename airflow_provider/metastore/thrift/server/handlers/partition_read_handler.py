@@ -25,7 +25,6 @@ from airflow_provider.metastore.thrift.protocol import (
     encoded_names,
     hive,
     partition_names,
-    partition_struct,
     values_in_name,
 )
 from airflow_provider.metastore.thrift.server.handlers.catalog_handler import plain_name
@@ -242,7 +241,10 @@ class PartitionReadHandler:
         owner, found = self._chosen(request.dbName, request.tblName, -1, choice, reader)
         wanted = request.projectionSpec or hive.GetProjectionsSpec()
         patterns = (wanted.includeParamKeyPattern, wanted.excludeParamKeyPattern)
-        kept = [projected(one, wanted.fieldList or (), *patterns) for one in self._described(owner, found)]
+        kept = [
+            projected(one, wanted.fieldList or (), *patterns)
+            for one in self._structs.of_partitions(owner, found)
+        ]
         return hive.GetPartitionsResponse(partitionSpec=partition_specs(owner, kept))
 
     def get_partition_names_req(self, request: Any) -> EncodedNames:
@@ -299,7 +301,7 @@ class PartitionReadHandler:
 
     def _partition(self, database: str, table: str, values: list[str], reader: Reader | None = None) -> Any:
         owner, found = self._reads.table_and_partition(plain_name(database), table, values, reader)
-        return self._described(owner, [found])[0]
+        return self._structs.of_partitions(owner, [found])[0]
 
     def _partitions(
         self, database: str, table: str, limit: int, choice: Choose = _all, *, reader: Reader | None = None
@@ -329,8 +331,4 @@ class PartitionReadHandler:
         self, database: str, table: str, limit: int, choice: Choose = _all, reader: Reader | None = None
     ) -> list[Any]:
         owner, found = self._chosen(database, table, limit, choice, reader)
-        return partition_specs(owner, self._described(owner, found))
-
-    def _described(self, table: TableInfo, partitions: Sequence[PartitionInfo]) -> list[Any]:
-        of_table = self._structs.of(table) if partitions else None
-        return [partition_struct(table, of_table, one) for one in partitions]
+        return partition_specs(owner, self._structs.of_partitions(owner, found))

@@ -131,12 +131,12 @@ class StatisticsHandler:
                 write_id=NO_WRITE_ID if write_id is None else write_id,
             )
 
-        self._metastore.engine.write(update)
+        self._metastore.sql.write(update)
 
     def _of_table(
         self, database: str, table: str, columns: Sequence[str], engine: str | None
     ) -> list[ColumnStatistics]:
-        return self._metastore.engine.read(
+        return self._metastore.sql.read(
             lambda connection: column_statistics.get_column_statistics(
                 connection, plain_name(database), table, columns, partitions=None, engine=engine or _ENGINE
             )
@@ -147,7 +147,7 @@ class StatisticsHandler:
     ) -> dict[str, list[ColumnStatistics]]:
         owner = self._metastore.get_table(plain_name(database), table)
         wanted = {partition_values(values_in_name(owner, name)): name for name in names}
-        found = self._metastore.engine.read(
+        found = self._metastore.sql.read(
             lambda connection: column_statistics.get_column_statistics(
                 connection,
                 owner.database,
@@ -164,7 +164,7 @@ class StatisticsHandler:
     ) -> None:
         database = plain_name(database)
         values = self._values(database, table, partition)
-        self._metastore.engine.write(
+        self._metastore.sql.write(
             lambda connection: column_statistics.delete_column_statistics(
                 connection, database, table, column, partition=values, engine=engine or _ENGINE
             )

@@ -33,7 +33,7 @@ from airflow_provider.metastore.model import (
     partition_values,
 )
 from airflow_provider.metastore.thrift.protocol import hive, read_partition
-from airflow_provider.metastore.thrift.server.limits import Limits
+from airflow_provider.metastore.thrift.server.limits import ServerLimits
 from airflow_provider.metastore.thrift.server.processor import Grouped
 from airflow_provider.metastore.thrift.server.source_transactions import (
     allocate_source_write_ids,
@@ -76,10 +76,10 @@ class TransactionHandler:
         self,
         metastore: Metastore,
         timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
     ) -> None:
         self._metastore = metastore
-        self._limits = limits or Limits()
+        self._limits = limits or ServerLimits()
         self._timeout = timeout_seconds
 
     def get_open_txns(self) -> Any:
@@ -97,7 +97,7 @@ class TransactionHandler:
         # The list has no transactions that only read.
         left_out = set(request.excludeTxnTypes or ()) - {TxnType.READ_ONLY}
         if left_out:
-            known = {one.id: one for one in self._metastore.engine.read(not_committed)}
+            known = {one.id: one for one in self._metastore.sql.read(not_committed)}
             aborted = set(_set_bits(answer.open_txns, answer.abortedBits))
             # A transaction that was committed since the snapshot stays an exception of it.
             kept = [
@@ -112,7 +112,7 @@ class TransactionHandler:
         def look(connection: Connection) -> tuple[int, list[TxnInfo]]:
             return counted(connection, Counter.TXN_ID), not_committed(connection)
 
-        watermark, found = self._metastore.engine.read(look)
+        watermark, found = self._metastore.sql.read(look)
         return hive.GetOpenTxnsInfoResponse(txn_high_water_mark=watermark, open_txns=list(map(_txn, found)))
 
     def open_txns(self, request: Any) -> Any:
@@ -138,11 +138,11 @@ class TransactionHandler:
             txn_type,
             request.timeoutSeconds,
         )
-        engine = self._metastore.engine
+        sql = self._metastore.sql
         if request.num_txns == 1:
-            return Grouped(engine, TRANSACTIONS, one, lambda opened: hive.OpenTxnsResponse(txn_ids=[opened]))
+            return Grouped(sql, TRANSACTIONS, one, lambda opened: hive.OpenTxnsResponse(txn_ids=[opened]))
         count = min(request.num_txns, _MAX_TXNS)
-        opened = engine.write(
+        opened = sql.write(
             lambda connection: open_txns(
                 connection,
                 count,
@@ -177,7 +177,7 @@ class TransactionHandler:
             )
         if is_about_source(request):
             return end_source_txn(self._metastore, request, TxnState.COMMITTED)
-        return Grouped(self._metastore.engine, TRANSACTIONS, CommitTxn(request.txnid), _nothing)
+        return Grouped(self._metastore.sql, TRANSACTIONS, CommitTxn(request.txnid), _nothing)
 
     def heartbeat_txn_range(self, request: Any) -> Any:
         if request.max - request.min >= self._limits.txn_range:
@@ -198,7 +198,7 @@ class TransactionHandler:
 
     def add_dynamic_partitions(self, request: Any) -> None:
         """Check that the transaction is open. The tables' own commits find conflicts, not the metastore."""
-        self._metastore.engine.write(lambda connection: lock_open(connection, request.txnid))
+        self._metastore.sql.write(lambda connection: lock_open(connection, request.txnid))
 
     def get_valid_write_ids(self, request: Any) -> Any:
         snapshot = (
@@ -224,7 +224,7 @@ class TransactionHandler:
 
     def _txn_of(self, full_name: str, write_id: int) -> int:
         database, _, table = full_name.partition(".")
-        return self._metastore.engine.read(
+        return self._metastore.sql.read(
             lambda connection: txn_of_write_id(connection, database, table, write_id)
         )
 
@@ -244,19 +244,19 @@ class TransactionHandler:
                 "to allocate anew is not supported"
             )
         wanted = [AllocateWriteId(txn_id, request.dbName, request.tableName) for txn_id in request.txnIds]
-        engine = self._metastore.engine
+        sql = self._metastore.sql
         if len(wanted) == 1:
-            return Grouped(engine, WRITE_IDS, wanted[0], lambda one: _allocated({request.txnIds[0]: one}))
-        return _allocated({one.txn_id: engine.write_together(WRITE_IDS, one) for one in wanted})
+            return Grouped(sql, WRITE_IDS, wanted[0], lambda one: _allocated({request.txnIds[0]: one}))
+        return _allocated({one.txn_id: sql.write_together(WRITE_IDS, one) for one in wanted})
 
     def get_max_allocated_table_write_id(self, request: Any) -> Any:
-        last = self._metastore.engine.read(
+        last = self._metastore.sql.read(
             lambda connection: last_write_id(connection, request.dbName, request.tableName)
         )
         return hive.MaxAllocatedTableWriteIdResponse(maxWriteId=last)
 
     def get_latest_txnid_in_conflict(self, txn_id: int) -> int:
-        return self._metastore.engine.read(lambda connection: last_txn_in_conflict(connection, txn_id))
+        return self._metastore.sql.read(lambda connection: last_txn_in_conflict(connection, txn_id))
 
     def repl_tbl_writeid_state(self, request: Any) -> None:
         bring_write_id_state(self._metastore, request, self._limits.write_ids)
@@ -267,7 +267,7 @@ class TransactionHandler:
 
     def seed_txn_id(self, request: Any) -> None:
         # As in Hive, the next transaction id is the seed itself.
-        self._metastore.engine.write(lambda connection: seed_txn_id(connection, request.seedTxnId))
+        self._metastore.sql.write(lambda connection: seed_txn_id(connection, request.seedTxnId))
 
     def get_config_value(self, name: str, default: str | None) -> str:
         if name in _TXN_TIMEOUT:
@@ -294,7 +294,7 @@ class TransactionHandler:
             wait=not impatient,
         )
         return Grouped(
-            self._metastore.engine,
+            self._metastore.sql,
             LOCKS,
             lock,
             lambda answer: hive.LockResponse(lockid=answer.lock_id, state=_state(answer.state)),
@@ -305,7 +305,7 @@ class TransactionHandler:
         return hive.LockResponse(lockid=request.lockid, state=_state(state))
 
     def unlock(self, request: Any) -> Any:
-        return Grouped(self._metastore.engine, LOCKS, Unlock(request.lockid), _nothing)
+        return Grouped(self._metastore.sql, LOCKS, Unlock(request.lockid), _nothing)
 
     def show_locks(self, request: Any) -> Any:
         found = self._metastore.show_locks(

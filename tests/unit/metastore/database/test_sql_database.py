@@ -20,8 +20,7 @@ from sqlalchemy.exc import SAWarning
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError, MetastoreUnavailableError
 from airflow_provider.metastore import Metastore, open_metastore
-from airflow_provider.metastore.database import engine as engine_module
-from airflow_provider.metastore.database import schema
+from airflow_provider.metastore.database import schema, sql_database
 from airflow_provider.metastore.transactions import transactions
 from tests.unit.metastore.conftest import only_database
 
@@ -54,7 +53,7 @@ def test_secrets_never_show(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     file = tmp_path / "metastore.db"
     with pytest.warns(SAWarning, match="not accepted by the pysqlite driver"):
         metastore = open_metastore(f"sqlite:///{file}?sslpassword=hunter2")
-    shown = f"{metastore!r} {metastore.url} {metastore.ping()} {metastore._engine!r}"
+    shown = f"{metastore!r} {metastore.url} {metastore.ping()} {metastore._sql!r}"
     metastore.close()
     file.write_bytes(b"hunter2 " * 4096)
     with pytest.raises(MetastoreError) as caught:
@@ -94,11 +93,11 @@ def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/metastore.db"
 
     def migrate_and_fail(connection: Connection) -> None:
-        engine_module._migrate(connection)
+        sql_database._migrate(connection)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        engine_module.MetastoreEngine(url).write(migrate_and_fail)
+        sql_database.SqlDatabase(url).write(migrate_and_fail)
     with closing(sqlite3.connect(tmp_path / "metastore.db")) as database:
         assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
     assert open_metastore(url).list_databases() == ["default"]
@@ -152,7 +151,7 @@ def test_a_busy_thread_makes_others_unavailable_after_the_timeout(url: str) -> N
         entered.set()
         leave.wait(30)
 
-    holder = threading.Thread(target=metastore._engine.write, args=(hold,))
+    holder = threading.Thread(target=metastore._sql.write, args=(hold,))
     holder.start()
     entered.wait(10)
     with pytest.raises(MetastoreUnavailableError, match=r"other threads .* kept it busy for 0.2 s"):
@@ -165,7 +164,7 @@ def test_a_busy_thread_makes_others_unavailable_after_the_timeout(url: str) -> N
 def test_a_failed_operation_leaves_nothing(metastore: Metastore) -> None:
     before = metastore.current_event_id()
     with pytest.raises(ZeroDivisionError):
-        metastore._engine.write(_open_and_fail)
+        metastore._sql.write(_open_and_fail)
     assert metastore.current_event_id() == before
     assert metastore.open_txn("me", "here") == 1
 
@@ -194,13 +193,13 @@ def test_threads_share_one_metastore(metastore: Metastore) -> None:
 @only_database
 def test_a_forked_child_has_connections_of_its_own(metastore: Metastore) -> None:
     assert metastore.open_txn("parent", "here") == 1
-    parents = metastore._engine._engine
+    parents = metastore._sql._engine
     child = os.fork()
     if child == 0:
-        same = metastore._engine._engine is parents
+        same = metastore._sql._engine is parents
         done = metastore.open_txn("child", "here") == 2
         os._exit(0 if done and not same else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert metastore._engine._engine is parents
+    assert metastore._sql._engine is parents
     assert metastore.get_txn(2).user == "child"
     assert metastore.open_txn("parent", "here") == 3

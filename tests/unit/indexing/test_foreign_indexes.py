@@ -52,7 +52,7 @@ def named(table: HudiTable) -> set[str]:
     return set(again(table).config.metadata_partitions)
 
 
-def they_name(table: HudiTable, *partitions: str) -> None:
+def foreign_writer_names(table: HudiTable, *partitions: str) -> None:
     """Set the properties as another Hudi writer does that has made or dropped an index."""
     lines = table.storage.read(PROPERTIES_PATH).decode().splitlines()
     lines = [line for line in lines if not line.startswith(COMPLETE)]
@@ -60,12 +60,12 @@ def they_name(table: HudiTable, *partitions: str) -> None:
     table.storage.put(PROPERTIES_PATH, "\n".join([*lines, ""]).encode())
 
 
-def they_drop(table: HudiTable, partition: str) -> None:
-    they_name(table, *named(table) - {partition})
+def foreign_writer_drops(table: HudiTable, partition: str) -> None:
+    foreign_writer_names(table, *named(table) - {partition})
     shutil.rmtree(Path(table.location) / METADATA_FOLDER / partition)
 
 
-def as_theirs(table: HudiTable) -> None:
+def without_commit_log(table: HudiTable) -> None:
     """Make all commits look like another Hudi writer's, which writes no commit log."""
     shutil.rmtree(Path(table.location) / COMMIT_LOG_FOLDER)
 
@@ -136,7 +136,7 @@ class TestNames:
 
 class TestMade:
     def test_what_they_have_made_is_kept(self, indexed: HudiTable) -> None:
-        as_theirs(indexed)
+        without_commit_log(indexed)
         for key in (4, 5):
             ingest_arrow(again(indexed), rows([key]))
         assert_indexes_equal_a_rebuild(again(indexed), ALL)
@@ -145,7 +145,7 @@ class TestMade:
         ingest_arrow(table, rows([4]))
         log = {path: table.storage.read(path) for path in files(table) if path.startswith(COMMIT_LOG_FOLDER)}
         build(again(table), *ALL)
-        as_theirs(table)
+        without_commit_log(table)
         for path, content in log.items():
             table.storage.put(path, content)
         assert CommitLog(table.storage).newest() is not None
@@ -156,7 +156,7 @@ class TestMade:
 
 class TestDropped:
     def test_a_dropped_index_is_gone(self, indexed: HudiTable) -> None:
-        they_drop(indexed, "record_index")
+        foreign_writer_drops(indexed, "record_index")
         ingest_arrow(again(indexed), rows([4]))
         assert named(indexed) == {*ALL} - {"record_index"}
         assert "record_index" not in {each.index for each in index_status(again(indexed))}
@@ -165,14 +165,14 @@ class TestDropped:
         assert_indexes_equal_a_rebuild(again(indexed), ["files", "column_stats", "partition_stats"])
 
     def test_it_is_built_anew(self, indexed: HudiTable) -> None:
-        they_drop(indexed, "record_index")
+        foreign_writer_drops(indexed, "record_index")
         ingest_arrow(again(indexed), rows([4]))
         build(again(indexed), "record_index")
         ingest_arrow(again(indexed), rows([5]))
         assert_indexes_equal_a_rebuild(again(indexed), ALL)
 
     def test_the_whole_metadata_table(self, indexed: HudiTable) -> None:
-        they_name(indexed)
+        foreign_writer_names(indexed)
         shutil.rmtree(Path(indexed.location) / METADATA_FOLDER)
         ingest_arrow(again(indexed), rows([4]))
         assert not (Path(indexed.location) / METADATA_FOLDER).exists()
@@ -193,7 +193,7 @@ class TestNotKept:
             assert '"isPartitioned"' in found
             path.write_text(found.replace('"isPartitioned": "false"', '"isPartitioned": "true"'))
         else:
-            they_name(indexed, *ALL, name)
+            foreign_writer_names(indexed, *ALL, name)
         return name
 
     @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The connections to the database, its transactions and their failures.
 
-:class:`MetastoreEngine` runs *operations*: functions of one connection. Each runs in one database
+:class:`SqlDatabase` runs *operations*: functions of one connection. Each runs in one database
 transaction, and runs again when the database refused it in favour of another process.
 """
 
@@ -50,7 +50,7 @@ OF_DATABASE = "of_database"
 """A mark among an error's details: its text names the database's address, which not everybody may see."""
 
 RunStatement = Callable[[TextClause, Mapping[str, Any]], Sequence[Any]]
-"""See :meth:`MetastoreEngine.run_statement`."""
+"""See :meth:`SqlDatabase.run_statement`."""
 
 _MIGRATIONS = Path(__file__).parent.parent / "migrations"
 # Any constant: PostgreSQL's advisory lock under which one process migrates.
@@ -62,10 +62,10 @@ _BY_LIBPQ = frozenset({"psycopg", "psycopg2"})
 _GAVE_WAY = frozenset({"40001", "40P01"})
 
 
-_ENGINES: weakref.WeakSet[MetastoreEngine] = weakref.WeakSet()
+_DATABASES: weakref.WeakSet[SqlDatabase] = weakref.WeakSet()
 
 
-class MetastoreEngine:
+class SqlDatabase:
     """Runs operations on the metastore's database; safe to share between threads.
 
     After a fork the child gets connections of its own.
@@ -82,7 +82,7 @@ class MetastoreEngine:
         self.timeout_seconds = timeout_seconds
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         self._open()
-        _ENGINES.add(self)
+        _DATABASES.add(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.masked_url!r})"
@@ -359,8 +359,8 @@ class MetastoreEngine:
 
 
 def _after_fork_in_child() -> None:
-    for engine in list(_ENGINES):
-        engine.after_fork_in_child()
+    for database in list(_DATABASES):
+        database.after_fork_in_child()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

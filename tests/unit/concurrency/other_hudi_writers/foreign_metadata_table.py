@@ -1,4 +1,4 @@
-"""The metadata table as another engine, such as JVM Hudi, maintains it: without the commit log."""
+"""The metadata table as a foreign writer, such as the JVM's Hudi, maintains it: without the commit log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider.table.timeline.metadata import WriteStat, encode
 FILES = MetadataPartition.FILES
 
 
-class TheirMetadataTable:
+class ForeignMetadataTable:
     """Does the work of ``HoodieBackedTableMetadataWriter`` on a table with the partition ``files``.
 
     The writer does everything under the lock. It assumes that no live writer has a pending instant there, and
