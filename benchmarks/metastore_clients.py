@@ -7,7 +7,7 @@ import multiprocessing
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from thriftpy2.transport import TMemoryBuffer
 from airflow_provider.metastore.thrift.protocol.idl import hive
 
 PARTITIONED = "parts"
+
+_FILTERS = 50  # different ones of each client
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,15 @@ def encoded(method: str, **arguments: Any) -> bytes:
 
 
 def reads(server: Server, client: int) -> Callable[[], None]:
-    """Reads one table after the other; each answer is as long as it was the first time."""
+    """Reads one table after the other."""
+    return _sent(server, server.requests, client)
+
+
+def _sent(server: Server, requests: Sequence[bytes], client: int) -> Callable[[], None]:
+    """Sends one request after the other, and counts the answers' bytes: each is as long as the first time.
+
+    A client that decoded them would be what is measured.
+    """
     connection = socket.create_connection(("127.0.0.1", server.port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     lengths: dict[bytes, int] = {}
@@ -74,7 +84,7 @@ def reads(server: Server, client: int) -> Callable[[], None]:
     def first(request: bytes) -> int:
         connection.sendall(request)
         received = connection.recv(65_536)
-        connection.settimeout(0.02)
+        connection.settimeout(0.1)
         with contextlib.suppress(TimeoutError):
             while True:
                 received += connection.recv(65_536) or _closed(server)
@@ -83,13 +93,13 @@ def reads(server: Server, client: int) -> Callable[[], None]:
             raise RuntimeError(f"{server.name} answered {received[:200]!r}")
         return len(received)
 
-    for request in server.requests:
+    for request in requests:
         lengths[request] = first(request)
     number = client
 
     def read() -> None:
         nonlocal number
-        request = server.requests[number % len(server.requests)]
+        request = requests[number % len(requests)]
         number += 1
         connection.sendall(request)
         missing = lengths[request]
@@ -184,26 +194,24 @@ def _filtered(
     server: Server, client: int, text: Callable[[str, int], str], expected: int
 ) -> Callable[[], None]:
     metastore, chance = _connected(server), random.Random(client)
-
-    def ask() -> None:
+    requests = []
+    for _ in range(_FILTERS):
         day, hour = f"d{chance.randrange(server.partitions // 100):04d}", chance.randrange(100)
-        found = metastore.get_partitions_by_filter(server.database, PARTITIONED, text(day, hour), -1)
+        asked = {"db_name": server.database, "tbl_name": PARTITIONED, "filter": text(day, hour)}
+        found = metastore.get_partitions_by_filter(**asked, max_parts=-1)
         if len(found) != expected:
             raise RuntimeError(f"{server.name}: {len(found)} partitions by {text(day, hour)}, not {expected}")
-
-    return ask
+        requests.append(encoded("get_partitions_by_filter", **asked, max_parts=-1))
+    return _sent(server, list(dict.fromkeys(requests)), client)
 
 
 def names(server: Server, client: int) -> Callable[[], None]:
     """Asks for the names of all partitions."""
-    metastore = _connected(server)
-
-    def ask() -> None:
-        found = metastore.get_partition_names(server.database, PARTITIONED, -1)
-        if len(found) != server.partitions:
-            raise RuntimeError(f"{server.name}: {len(found)} names, not {server.partitions}")
-
-    return ask
+    asked = {"db_name": server.database, "tbl_name": PARTITIONED, "max_parts": -1}
+    found = _connected(server).get_partition_names(**asked)
+    if len(found) != server.partitions:
+        raise RuntimeError(f"{server.name}: {len(found)} names, not {server.partitions}")
+    return _sent(server, [encoded("get_partition_names", **asked)], client)
 
 
 WORK: dict[str, Callable[[Server, int], Callable[[], None]]] = {

@@ -147,7 +147,9 @@ def _following(storage: Storage, moment: Moment, decided: Entry) -> Entry:
     changes = decided.indexes is not None and not isinstance(decided, Plan)
     return replace(
         decided,
-        completion_time=completion_time_after(storage, newest, requested, later_than=bound),
+        completion_time=completion_time_after(
+            storage, newest, requested, later_than=bound, soonest=moment.takes_soonest(decided.action)
+        ),
         indexes=there.kept if decided.indexes is None else decided.indexes,
         properties="" if changes or there.unsupported_indexes else there.properties,
         archived=max(decided.archived, newest.archived if newest else ""),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from airflow_provider.concurrency.commit.publish import completed_instant, ensure_published
 from airflow_provider.concurrency.commit.staged_paths import staged_metadata_path, staged_plan_path
-from airflow_provider.concurrency.conflicts import as_entry, changes_something
+from airflow_provider.concurrency.conflicts import as_entry, changes_something, has_other_writers
 from airflow_provider.concurrency.heartbeats import HeartbeatInfo, heartbeat_path
 from airflow_provider.concurrency.indexes import TableIndexes, drop_staged, table_indexes
 from airflow_provider.concurrency.log import (
@@ -306,9 +306,13 @@ class Moment:
         info = HeartbeatInfo.of_this_process(
             action, operation, priority, operation_key=operation_key, base=self.sequence
         )
-        bound = max(later_than, self.newest_completion)
+        bound, soonest = max(later_than, self.newest_completion), self.takes_soonest(action)
+        if soonest:
+            bound = max(bound, Timeline.load(self._storage).newest_completion)
         while True:
-            instant, _ = request_instant(self._storage, self._log, self.newest, info, later_than=bound)
+            instant, _ = request_instant(
+                self._storage, self._log, self.newest, info, later_than=bound, soonest=soonest
+            )
             # Other Hudi writers claim no time by a heartbeat, and may have taken this millisecond.
             if Timeline.load(self._storage).find(instant) is None:
                 break
@@ -316,6 +320,16 @@ class Moment:
             bound = instant
         self._requested.append(instant)
         return instant
+
+    def takes_soonest(self, action: Action) -> bool:
+        """Whether an entry's times follow right after the newest completion, instead of the present.
+
+        A rollback needs no lock, and the other engine takes the present millisecond before others can see it.
+        Under the lock of both engines no time right after a completion is taken: the lock was held then.
+
+        :param action: the action of the entry's instant.
+        """
+        return action is Action.ROLLBACK and has_other_writers(self._storage)
 
     def keep_requested(self, entry: LogEntry) -> None:
         """Release the claim on the requested time of an entry that is put and published."""

@@ -139,9 +139,19 @@ class StagedWrite:
         self._indexed.stage(indexes, change, view, content.schema)
 
     def delete(self) -> None:
-        """Delete the files that the write put on storage after its rollback had deleted the others."""
+        """Delete the files that the write put on storage after its rollback had deleted the others.
+
+        :raises OSError: when the storage fails; no other process would find what is left. So one failure
+            leaves no other data file.
+        """
+        failed: OSError | None = None
         for path in files_in(self._storage, {stat.partition_path for stat in self._planned}, self._instant):
-            self._storage.delete(path)
+            try:
+                self._storage.delete(path)
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
         delete_markers(self._storage, self._instant)
         drop_staged(self._storage, self._instant)
         self._storage.delete(staged_metadata_path(self._instant))

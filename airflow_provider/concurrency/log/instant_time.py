@@ -17,7 +17,13 @@ from airflow_provider.table.timeline import after, before, now, timeline_zone
 
 
 def request_instant(
-    storage: Storage, log: CommitLog, newest: LogEntry | None, info: HeartbeatInfo, *, later_than: str
+    storage: Storage,
+    log: CommitLog,
+    newest: LogEntry | None,
+    info: HeartbeatInfo,
+    *,
+    later_than: str,
+    soonest: bool = False,
 ) -> tuple[str, LogEntry | None]:
     """Take a requested time that no other instant of the table has or will have.
 
@@ -31,9 +37,10 @@ def request_instant(
     :param newest: the newest entry known.
     :param info: the heartbeat's content.
     :param later_than: a time that the requested time must exceed as well.
+    :param soonest: take the first possible time, and not the present one.
     :return: the requested time, and the newest entry seen.
     """
-    candidate = _even(now(timeline_zone(storage)))
+    candidate = _even(after(later_than) if soonest and later_than else now(timeline_zone(storage)))
     while True:
         bound = max(newest.completion_time if newest else "", later_than)
         if bound and candidate <= bound:
@@ -50,7 +57,12 @@ def request_instant(
 
 
 def completion_time_after(
-    storage: Storage, newest: LogEntry | None, requested_time: str, *, later_than: str = ""
+    storage: Storage,
+    newest: LogEntry | None,
+    requested_time: str,
+    *,
+    later_than: str = "",
+    soonest: bool = False,
 ) -> str:
     """The completion time of the entry after ``newest``. It makes the log order the completion order, on any
     clock.
@@ -59,9 +71,12 @@ def completion_time_after(
     :param newest: the entry before; None for the first.
     :param requested_time: the committing instant's requested time.
     :param later_than: a time that it must exceed as well.
+    :param soonest: take the first possible time, and not the present one.
     """
     before = newest.completion_time if newest else ""
-    time = max(now(timeline_zone(storage)), after(max(requested_time, later_than, before)))
+    time = after(max(requested_time, later_than, before))
+    if not soonest:
+        time = max(now(timeline_zone(storage)), time)
     return after(time) if _is_even(time) else time
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from airflow_provider.concurrency.commit import Moment, publish_head
 from airflow_provider.concurrency.conflicts import (
@@ -71,6 +72,7 @@ def begin_write(
     :param losses: how often this write was begun before, and lost or gave way. After a few losses it takes a
         turn (:mod:`~airflow_provider.concurrency.conflicts.turns`).
     :return: a :class:`Writer` whose instant is on the timeline as requested.
+    :raises LockTimeoutError: when a lock that other Hudi writers share is not acquired in time.
     :raises UnsupportedTableError: when this package does not write such a table, or could not undo the write
         if its transaction were aborted.
     :raises UnfinishedWriteError: when a write of another Hudi writer without a heartbeat is pending, and
@@ -98,49 +100,53 @@ def begin_write(
         base=newest.sequence if newest else 0,
     )
     lock, policy, instant = lock or default_lock(table), settings.policy, ""
-    while True:
-        instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
-        # Under a shared lock, the other engine cleans up lazily (``HoodieWriteConfig`` refuses anything
-        # else). Its lazy cleanup can roll back a write that is older than completed commits.
-        if not lock.excludes_hudi:
-            try:
-                check_no_unfinished_write(storage, base.look())
-            except UnfinishedWriteError:
+    # The other engine takes the present millisecond under the lock, and releases the lock only once the
+    # millisecond is on the timeline. Without the lock both could take the same one.
+    with lock if lock.excludes_hudi and not lock.is_held() else nullcontext():
+        while True:
+            instant, base = _take_instant(storage, commit_log, newest, info, later_than=instant)
+            # Under a shared lock, the other engine cleans up lazily (``HoodieWriteConfig`` refuses anything
+            # else). Its lazy cleanup can roll back a write that is older than completed commits.
+            if not lock.excludes_hudi:
+                try:
+                    check_no_unfinished_write(storage, base.look())
+                except UnfinishedWriteError:
+                    storage.delete(heartbeat_path(instant))
+                    raise
+            # Other Hudi writers claim no time by a heartbeat, and may have taken this millisecond.
+            if base.look().find(instant) is not None:
                 storage.delete(heartbeat_path(instant))
+                continue
+            # The entry of a rollback is later than what other Hudi writers have completed before it.
+            known = before_rollbacks.completion_time if before_rollbacks else base.completed_until
+            warn_of_other_writers(storage, base.look(), known, lock)
+            if lock.excludes_hudi:
+                _ = base.timeline  # who rolls this write back without the log says so on the timeline
+            heartbeat = Heartbeat(storage, instant, info, is_alive)
+            writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, transaction, losses)
+            requested = instant_path(Instant(instant, action, State.REQUESTED))
+            try:
+                if open_txn is not None:
+                    mark_open_transaction(storage, instant, open_txn)
+                if storage.put_if_absent(requested, requested_metadata(action)):
+                    archived = newest_archived(storage) if lock.excludes_hudi else ""
+                    if archived < instant:
+                        return writer
+                    # The other engine's archival has passed this time, because nothing stood here. That
+                    # engine takes every instant up to there for completed.
+                    storage.delete(requested)
+                    instant = archived
+            except BaseException:
+                writer.abort("could not begin")
                 raise
-        # Other Hudi writers claim no time by a heartbeat, and may have taken this millisecond.
-        if base.look().find(instant) is not None:
-            storage.delete(heartbeat_path(instant))
-            continue
-        # The entry of a rollback is later than what other Hudi writers have completed before it.
-        known = before_rollbacks.completion_time if before_rollbacks else base.completed_until
-        warn_of_other_writers(storage, base.look(), known, lock)
-        if lock.excludes_hudi:
-            _ = base.timeline  # another Hudi writer that rolls this write back says so only on the timeline
-        heartbeat = Heartbeat(storage, instant, info, is_alive)
-        writer = Writer(table, instant, action, info, base, heartbeat, lock, policy, transaction, losses)
-        requested = instant_path(Instant(instant, action, State.REQUESTED))
-        try:
-            if open_txn is not None:
-                mark_open_transaction(storage, instant, open_txn)
-            if storage.put_if_absent(requested, requested_metadata(action)):
-                archived = newest_archived(storage) if lock.excludes_hudi else ""
-                if archived < instant:
-                    return writer
-                # The other engine's archival has passed this time, because nothing stood here. That engine
-                # takes every instant up to there for completed.
-                storage.delete(requested)
-                instant = archived
-        except BaseException:
-            writer.abort("could not begin")
-            raise
-        # Another Hudi writer has just taken the instant. Or an object store's client has sent the put twice.
-        # On such a store the heartbeat file stays. If no process renews it, the instant is rolled back once
-        # it has expired. A live writer of the other engine renews it, because it beats under the same name.
-        heartbeat.stop()
-        unmark_open_transaction(storage, instant)
-        if storage.moves_atomically:
-            storage.delete(heartbeat_path(instant))
+            # Another Hudi writer has just taken the instant. Or an object store's client has sent the put
+            # twice. On such a store the heartbeat file stays. If no process renews it, the instant is rolled
+            # back once it has expired. A live writer of the other engine renews it, because it beats under
+            # the same name.
+            heartbeat.stop()
+            unmark_open_transaction(storage, instant)
+            if storage.moves_atomically:
+                storage.delete(heartbeat_path(instant))
 
 
 def begin_planned(

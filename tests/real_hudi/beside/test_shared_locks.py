@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from airflow_provider.exceptions import LockTimeoutError
 from airflow_provider.locks import LockProvider, open_lock
 from airflow_provider.table.storage.storage import Storage
 from tests.processes.servers import s3_endpoint
+from tests.real_hudi.beside.storage_lock import LockOfTheJvm
 from tests.real_hudi.in_turn.shared_table import SharedTable, rows
 from tests.real_hudi.jvm import HudiError, Jvm, Session
 
@@ -113,12 +115,74 @@ def table(tmp_path: Path) -> Iterator[Storage]:
         yield storage
 
 
-def test_the_jvm_reads_our_lock_object_and_ours_reads_its(hudi: Session, table: Storage) -> None:
-    def lock() -> LockProvider:
-        return open_lock({"provider": "storage", "owner": "ours", "lease_seconds": 20}, table)
+@pytest.fixture
+def of_the_jvm(hudi: Session, table: Storage) -> Iterator[LockOfTheJvm]:
+    endpoint = table.options["client_kwargs"]["endpoint_url"]
+    url = f"{endpoint}/{table.root.removeprefix('s3://')}/{LOCK_OBJECT}"
+    lock = LockOfTheJvm(hudi, table.root, url)
+    yield lock
+    lock.close()
 
+
+def of_ours(table: Storage) -> LockProvider:
+    return open_lock({"provider": "storage", "owner": "ours", "lease_seconds": 20}, table)
+
+
+def test_the_jvms_provider_and_ours_exclude_each_other(of_the_jvm: LockOfTheJvm, table: Storage) -> None:
+    with of_ours(table) as ours:
+        assert not of_the_jvm.try_lock()
+        assert ours.is_held()
+    assert of_the_jvm.try_lock()
+    with pytest.raises(LockTimeoutError, match="held by the JVM"):
+        of_ours(table).acquire(timeout=0.3)
+    of_the_jvm.unlock()
+    with of_ours(table) as ours:
+        assert ours.is_held()
+
+
+def test_the_jvm_renews_its_lease(of_the_jvm: LockOfTheJvm, table: Storage) -> None:
+    """It is 10 seconds long."""
+
+    def valid_until() -> int:
+        return int(json.loads(table.read(LOCK_OBJECT))["validUntil"])
+
+    assert of_the_jvm.try_lock()
+    first = valid_until()
+    while valid_until() == first:
+        assert 1000 * time.time() < first, "the lease has expired"
+        time.sleep(0.1)
+    with pytest.raises(LockTimeoutError, match="held by the JVM"):
+        of_ours(table).acquire(timeout=0.3)
+    of_the_jvm.unlock()
+
+
+def test_no_increment_of_either_side_is_lost(of_the_jvm: LockOfTheJvm, table: Storage) -> None:
+    table.put("count", b"0")
+
+    def increment() -> None:
+        count = int(table.read("count"))
+        time.sleep(0.01)
+        table.put("count", b"%d" % (count + 1))
+
+    def theirs() -> None:
+        for _ in range(10):
+            while not of_the_jvm.try_lock():
+                time.sleep(0.02)
+            increment()
+            of_the_jvm.unlock()
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(theirs)
+        for _ in range(10):
+            with of_ours(table):
+                increment()
+        other.result()
+    assert table.read("count") == b"20"
+
+
+def test_the_jvm_reads_our_lock_object_and_ours_reads_its(hudi: Session, table: Storage) -> None:
     begun = time.time()
-    with lock():
+    with of_ours(table):
         expired, until, owner = hudi.run(READ, content=table.read(LOCK_OBJECT))
         assert (expired, owner) == (False, "ours")
         assert 1000 * (begun + 19) < until < 1000 * (time.time() + 21)
@@ -128,9 +192,9 @@ def test_the_jvm_reads_our_lock_object_and_ours_reads_its(hudi: Session, table: 
     table.put(LOCK_OBJECT, hudi.run(WRITE, expired=False, until=until, owner="the JVM"))
     assert set(json.loads(table.read(LOCK_OBJECT))) == {"expired", "validUntil", "owner"}
     with pytest.raises(LockTimeoutError, match="held by the JVM"):
-        lock().acquire(timeout=0.3)
+        of_ours(table).acquire(timeout=0.3)
     table.put(LOCK_OBJECT, hudi.run(WRITE, expired=True, until=until, owner="the JVM"))
-    with lock() as ours:
+    with of_ours(table) as ours:
         assert ours.is_held()
 
 

@@ -214,18 +214,19 @@ def only_file(table: HudiTable) -> BaseFile:
 
 
 class SharedLock(InProcessLockProvider):
-    """The lock that a JVM and this writer share: the JVM commits under the lock, before this writer."""
+    """The lock that a JVM and this writer share: the JVM commits between this writer's begin and commit."""
 
     excludes_hudi = True
 
     def __init__(self, table: HudiTable, jvm: Callable[[], object]) -> None:
         super().__init__(table.location)
-        self._jvm: Callable[[], object] | None = jvm
+        self._jvm = jvm
+        self._acquired = 0
 
     def __enter__(self) -> Self:
-        if self._jvm is not None:
+        self._acquired += 1
+        if self._acquired == 2:  # the first time is the writer's begin
             self._jvm()
-            self._jvm = None
         return super().__enter__()
 
 

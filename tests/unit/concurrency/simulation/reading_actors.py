@@ -13,6 +13,7 @@ from airflow_provider.table.storage.storage import Storage
 from airflow_provider.table.timeline.active import Timeline
 from airflow_provider.table.timeline.archived_timeline import archived_instants
 from airflow_provider.table.timeline.instant import Action
+from airflow_provider.table.timeline.time_travel import without_undone
 from tests.unit.concurrency.simulation.rows import read_snapshot
 from tests.unit.concurrency.simulation.scheduler import Actor, Read, Simulation
 
@@ -88,9 +89,11 @@ def _undone(storage: Storage) -> set[str]:
 
 
 def _taken_back(simulation: Simulation, seen: Timeline, now: Timeline) -> set[str]:
-    """Commits that a restore has removed from the timeline; it deletes their files after that."""
+    """Commits that a restore removes from the timeline, or has removed; then it deletes their files."""
     restored = frozenset[str]().union(
         *(entry.undoes for entry in simulation.entries() if isinstance(entry, Restore))
     )
-    completed = ({instant.requested_time for instant in each.completed()} for each in (seen, now))
+    completed = (
+        {instant.requested_time for instant in each.completed()} for each in (seen, without_undone(now))
+    )
     return (next(completed) & restored) - next(completed)

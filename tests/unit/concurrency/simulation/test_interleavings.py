@@ -17,6 +17,7 @@ from tests.unit.concurrency.simulation.actors import (
     REVERT,
     add_cleaner,
     add_clusterer,
+    add_sweeper,
     add_writer,
 )
 from tests.unit.concurrency.simulation.invariants import check
@@ -256,6 +257,22 @@ def test_a_rollback_races_a_commit(paused_at: int, swept: int) -> None:
     # w0 wakes up in the middle of its rollback, before and after the rollback's log entry:
     # its data files may be gone only if it can no more commit.
     two_writers("a", "a", [0] * paused_at + [950] + [1] * swept + [0] * 60)
+
+
+def test_a_late_writer_loses_an_answer_while_it_deletes_what_its_rollback_did_not_find() -> None:
+    """Nobody else would find the other file, and readers would show it once the timeline starts later."""
+    simulation = table_with("a", "b")
+    add_writer(simulation, "late", "ab")
+    late = simulation.actors[-1]
+    simulation.go_on_to(late, "put p/")
+    simulation.expire_heartbeats()
+    add_sweeper(simulation)
+    simulation.go_on(simulation.actors[-1])
+    simulation.go_on_to(late, "delete p/")
+    late.loses_answer = True
+    simulation.run([])
+    assert late.has_lost_answer
+    check(simulation)
 
 
 @pytest.mark.parametrize("at", range(0, 30))
