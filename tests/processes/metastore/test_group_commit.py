@@ -26,7 +26,7 @@ from airflow_provider.metastore import (
     TxnState,
 )
 from airflow_provider.metastore.api.metastore import open_embedded_metastore
-from airflow_provider.metastore.database import engine
+from airflow_provider.metastore.database import sql_database
 from airflow_provider.metastore.database.schema import Counter, advance
 from airflow_provider.metastore.locks.lock_group import LOCKS, Lock, Unlock
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
@@ -165,7 +165,7 @@ def test_processes_never_hold_exclusive_locks_together(server: str, metastore: M
                 holding.discard(answer.lock_id)
             mine.unlock(answer.lock_id)
 
-    # Groups belong to an engine, so two engines act like two processes.
+    # Groups belong to an SqlDatabase, so two of them act like two processes.
     with closing(open_embedded_metastore(server)) as second:
         threads = [threading.Thread(target=lock_and_unlock, args=(one,)) for one in (metastore, second) * 3]
         for thread in threads:
@@ -181,7 +181,7 @@ def test_a_cut_connection_is_an_error_and_the_next_request_gets_another(
     metastore: Metastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No ping finds this out before the request.
-    monkeypatch.setattr(engine, "_SURELY_ALIVE_SECONDS", 1e9)
+    monkeypatch.setattr(sql_database, "_SURELY_ALIVE_SECONDS", 1e9)
     last = metastore.open_txn("me", "here")
     others = "pid <> pg_backend_pid() AND backend_type = 'client backend'"
     metastore.sql.write(
