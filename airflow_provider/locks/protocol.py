@@ -40,8 +40,8 @@ class LockProvider(Protocol):
     def excludes_hudi(self) -> bool:
         """Whether other Hudi writers, such as the JVM's, can hold this very lock.
 
-        If they can, every write acquires it, at its begin and at its commit. Otherwise a commit skips the lock when nobody holds it;
-        the commit log alone keeps it safe.
+        If they can, every write acquires it, at its begin and at its commit. Otherwise a commit skips the
+        lock when nobody holds it; the commit log alone keeps it safe.
         """
 
     def acquire(self, timeout: float | None = None) -> None:
