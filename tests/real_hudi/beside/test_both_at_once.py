@@ -41,6 +41,12 @@ OF_THE_JVM = {
 SECONDS_THAT_THE_JVM_STANDS_STILL = 3
 SECONDS_OF_OUR_LEASE = 3.0
 SECONDS_THAT_OURS_STANDS_STILL = 5
+MERGE_ON_READ = {
+    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    "hoodie.compact.inline": "true",
+    "hoodie.compact.inline.max.delta.commits": "3",
+    "hoodie.metadata.global.record.level.index.enable": "false",
+}
 BEATS_OF_OURS = {"heartbeat_interval": 1.0, "tolerable_misses": 2}
 """The JVM rolls ours back while it stands still."""
 
@@ -53,14 +59,20 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("ours_keys", "theirs_keys"),
-    [(range(60), range(60)), (range(60), range(100, 160))],
-    ids=["the same keys", "other keys"],
+    ("ours_keys", "theirs_keys", "more"),
+    [(range(60), range(60), {}), (range(60), range(100, 160), {}), (range(60), range(60), MERGE_ON_READ)],
+    ids=["the same keys", "other keys", "merge-on-read"],
 )
 def test_nothing_acknowledged_is_lost_and_neither_side_starves(
-    ours_keys: range, theirs_keys: range, hudi: Session, location: Path, one_lock: OneLock, folder: Path
+    ours_keys: range,
+    theirs_keys: range,
+    more: dict[str, str],
+    hudi: Session,
+    location: Path,
+    one_lock: OneLock,
+    folder: Path,
 ) -> None:
-    options = {**one_lock.theirs, **ALL_INDEXES_OF_THE_JVM, **SERVICES_OF_THE_JVM, **OF_THE_JVM}
+    options = {**one_lock.theirs, **ALL_INDEXES_OF_THE_JVM, **SERVICES_OF_THE_JVM, **OF_THE_JVM, **more}
     first = rows(range(1000, 1010), 0)
     shared = SharedTable.of_the_jvm(hudi, location, first, options)
     lock = {**one_lock.ours, "lease_seconds": SECONDS_OF_OUR_LEASE}
