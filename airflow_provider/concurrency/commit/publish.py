@@ -383,7 +383,7 @@ def _publish_restore(storage: Storage, entry: Restore) -> None:
 
     The staged metadata is moved to its place when the work is done.
     """
-    with suppress(FileNotFoundError):  # an earlier publisher has finished
+    with suppress(FileNotFoundError):  # an earlier publisher has finished, maybe since the plan was put
         restored = decode(storage.read(_staged(entry)))
         timeline = Timeline.load(storage)
         for undone in restored["restoreInstantInfo"]:

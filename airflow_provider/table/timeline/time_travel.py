@@ -131,8 +131,8 @@ def check_files_of_undone(
     """
     for commit in undone_since(storage, seen, now):
         undoing = find_undoing(now, commit.requested_time)
-        doomed = None if undoing is None else doomed_files(now, undoing)
-        if doomed is None or any(
+        doomed = [] if undoing is None else doomed_files(now, undoing)
+        if not doomed or any(
             partition in listed and name not in listed[partition]
             for partition, _, name in (path.rpartition("/") for path in doomed)
         ):

@@ -48,16 +48,17 @@ def find_undoing(timeline: Timeline, instant: str) -> Instant | None:
     return None
 
 
-def doomed_files(timeline: Timeline, rollback: Instant) -> list[str] | None:
+def doomed_files(timeline: Timeline, rollback: Instant) -> list[str]:
     """The data files that a rollback deletes, by its plan.
 
     :param timeline: an active timeline that shows the rollback.
     :param rollback: the rollback, in any state.
-    :return: paths relative to the table; None when the plan names no files, as for a restore, or is gone.
+    :return: paths relative to the table; empty when the plan does not name them all, as for a restore and for
+        blocks of log files, or is gone.
     """
-    requests = (timeline.plan(rollback) or {}).get("RollbackRequests")
-    if requests is None or any(each["logBlocksToBeDeleted"] for each in requests):
-        return None
+    requests = (timeline.plan(rollback) or {}).get("RollbackRequests") or []
+    if any(each["logBlocksToBeDeleted"] for each in requests):
+        return []
     return [
         f"{each['partitionPath']}/{url.rpartition('/')[2]}".lstrip("/")
         for each in requests

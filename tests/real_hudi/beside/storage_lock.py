@@ -80,7 +80,6 @@ class Makes:
 
 properties = hudi.common.config.TypedProperties()
 properties.setProperty("hoodie.base.path", location)
-properties.setProperty("hoodie.write.lock.storage.validity.timeout.secs", "10")
 properties.setProperty("hoodie.write.lock.storage.renew.interval.secs", "1")
 properties.setProperty("hoodie.write.lock.storage.validity.timeout.secs", "10")
 properties.setProperty("hoodie.write.lock.storage.renew.interval.secs", "1")

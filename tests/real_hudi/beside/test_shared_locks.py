@@ -141,7 +141,7 @@ def test_the_jvms_provider_and_ours_exclude_each_other(of_the_jvm: LockOfTheJvm,
 
 
 def test_the_jvm_renews_its_lease(of_the_jvm: LockOfTheJvm, table: Storage) -> None:
-    """It is 10 seconds long."""
+    """It is five minutes long, and renewed each second."""
 
     def valid_until() -> int:
         return int(json.loads(table.read(LOCK_OBJECT))["validUntil"])
@@ -149,7 +149,6 @@ def test_the_jvm_renews_its_lease(of_the_jvm: LockOfTheJvm, table: Storage) -> N
     assert of_the_jvm.try_lock()
     first = valid_until()
     while valid_until() == first:
-        assert 1000 * time.time() < first, "the lease has expired"
         time.sleep(0.1)
     with pytest.raises(LockTimeoutError, match="held by the JVM"):
         of_ours(table).acquire(timeout=0.3)

@@ -22,7 +22,7 @@ from airflow_provider.exceptions import InstantRolledBackError
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
 from airflow_provider.services.cleaning.cleaning import clean
-from airflow_provider.table import HudiTable
+from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.timeline.instant import Action
 from tests.unit.concurrency.other_hudi_writers.another_hudi_writer import (
     Jvm,
@@ -97,6 +97,15 @@ class TestRolledBack:
         upsert(table, {1: 10.0}, operation_key="mine")
         Jvm(table).roll_back(newest(table))
         goes_on(table, {1: 1.0, 2: 2.0})
+
+    def test_readers_leave_it_out_from_the_plan_on(self, table: HudiTable) -> None:
+        upsert(table, {1: 10.0})
+        Jvm(table).begin_rollback_of(newest(table))
+        found = snapshot(HudiTable.open(table.location)).to_table()
+        assert dict(zip(*(found[name].to_pylist() for name in ("id", "fare")), strict=True)) == {
+            1: 1.0,
+            2: 2.0,
+        }
 
     def test_it_is_not_found_by_its_operation_key_any_more(self, table: HudiTable) -> None:
         upsert(table, {1: 10.0}, operation_key="mine")
