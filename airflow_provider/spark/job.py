@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
         return 2
     parent = Parent()
     parent.watch()
-    signal.signal(signal.SIGTERM, _terminate)
+    _listen_for_sigterm()
     job = _read(Path(arguments[0]).read_text())
     spark_log = spark_log_file(job.job_id)
     with metrics.collected() as measured:
@@ -111,6 +111,30 @@ class Parent:
             threading.Event().wait(_SECONDS_BETWEEN_LOOKS)
         log.error("parent process %d is gone, the job ends", self._pid)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _listen_for_sigterm() -> None:
+    """End the job when SIGTERM arrives, whichever thread the system interrupts.
+
+    Python calls the handler in the main thread. A main thread that waits for a lock or a future goes on
+    waiting if another thread was interrupted, or if it began to wait right after the signal.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    arrived, arrives = socket.socketpair()
+    arrives.setblocking(False)
+    signal.set_wakeup_fd(arrives.detach(), warn_on_full_buffer=False)
+    again = threading.Thread(
+        target=_interrupt_again, args=(arrived, threading.get_ident()), name="sigterm", daemon=True
+    )
+    again.start()
+
+
+def _interrupt_again(arrived: socket.socket, main_thread: int) -> None:
+    while arrived.recv(1)[0] != signal.SIGTERM:
+        pass
+    while signal.getsignal(signal.SIGTERM) is _terminate:
+        signal.pthread_kill(main_thread, signal.SIGTERM)
+        threading.Event().wait(_SECONDS_BETWEEN_LOOKS)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -63,9 +64,20 @@ def _has_ended(process: psutil.Process) -> None:
     assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=["told to end", "parent killed"])
+def _interrupt_its_other_threads(job: psutil.Process) -> None:
+    """Send SIGTERM so that the main thread goes on waiting."""
+    for thread in job.threads():
+        if thread.id != job.pid:
+            ctypes.CDLL(None).tgkill(job.pid, thread.id, signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [psutil.Process.terminate, _interrupt_its_other_threads, lambda job: job.parent().kill()],
+    ids=["told to end", "told to end in another thread", "parent killed"],
+)
 def test_a_job_that_waits_for_it_leaves_nothing(
-    table: HudiTable, tmp_path: Path, silent: socket.socket, end: signal.Signals
+    table: HudiTable, tmp_path: Path, silent: socket.socket, end: Callable[[psutil.Process], None]
 ) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, *job(table, tmp_path, 600)],
@@ -80,7 +92,7 @@ def test_a_job_that_waits_for_it_leaves_nothing(
         waiting = psutil.Process(int(parent.stdout.readline()))
         connection, _ = silent.accept()
         with connection:
-            waiting.terminate() if end is signal.SIGTERM else parent.kill()
+            end(waiting)
             _eventually(_has_ended)(waiting)
     finally:
         parent.kill()

@@ -141,7 +141,8 @@ def serve(options: ServiceOptions, ready: Callable[[str], None], *, recover: Rec
         if options.processes == 1:
             with served(options, recover=recover) as server:
                 ready(_line(options, server.port))
-                stopping.wait()
+                while not stopping.wait(_LOOK_SECONDS):  # a signal right before a wait does not end it
+                    pass
         else:
             _serve_processes(options, ready, stopping, recover)
 
