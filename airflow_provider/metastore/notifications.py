@@ -23,6 +23,9 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.metastore.database import (
     Counter,
+    GroupedRequest,
+    GroupOperation,
+    RunStatement,
     SqlDatabase,
     advance,
     consumers,
@@ -99,11 +102,20 @@ def last_event_id(sql: SqlDatabase) -> int:
     """The same by one statement, for a caller that wants nothing else of the database."""
     if sql.is_sqlite:
         return sql.read(current_event_id)
-    ((event_id,),) = sql.run_statement(_LAST_EVENT_ID, {"counter": Counter.EVENT_ID.value})
-    return int(event_id)
+    return sql.write_together(_LAST_EVENT, _AskForLastEvent())
+
+
+class _AskForLastEvent(GroupedRequest[int]):
+    """Each thread gets what the database has after it asked: one statement tells all that wait for it."""
+
+
+def _tell_last_event(run: RunStatement, requests: Sequence[_AskForLastEvent]) -> Mapping[int, int]:
+    ((event_id,),) = run(_LAST_EVENT_ID, {"counter": Counter.EVENT_ID.value})
+    return dict.fromkeys(range(len(requests)), event_id)
 
 
 _LAST_EVENT_ID = text("SELECT last_value FROM metastore_counters WHERE name = :counter")
+_LAST_EVENT = GroupOperation(lambda connection, _: current_event_id(connection), _tell_last_event)
 
 
 def next_events(

@@ -120,8 +120,7 @@ WITH asked AS (
     )
 ), turn AS (
     SELECT last_value FROM metastore_counters
-    WHERE name = 'lock_id' AND :asked > 0
-        AND last_value = (SELECT last_value FROM metastore_counters WHERE name = 'lock_id')
+    WHERE name = 'lock_id' AND last_value = (SELECT last_value FROM metastore_counters WHERE name = 'lock_id')
     FOR UPDATE
 ), of_txns AS (
     SELECT id FROM metastore_txns
@@ -131,7 +130,7 @@ WITH asked AS (
     DELETE FROM metastore_locks WHERE id IN (
         SELECT id FROM metastore_locks
         WHERE id = ANY (CAST(:unlocks AS bigint[])) AND (txn_id IS NULL OR state = 'w')
-            AND (:asked = 0 OR EXISTS (SELECT FROM turn))
+            AND EXISTS (SELECT FROM turn)
         FOR UPDATE SKIP LOCKED
     ) RETURNING id
 ), free AS (
@@ -170,6 +169,14 @@ SELECT EXISTS (SELECT FROM turn), ARRAY(SELECT id FROM unlocked),
     ARRAY(SELECT place FROM free, moved ORDER BY number),
     ARRAY(SELECT before + number FROM free, moved ORDER BY number)
 """)
+# PostgreSQL takes longer to start the statement above than to do this one.
+_UNLOCKS = text("""
+DELETE FROM metastore_locks WHERE id IN (
+    SELECT id FROM metastore_locks
+    WHERE id = ANY (CAST(:unlocks AS bigint[])) AND (txn_id IS NULL OR state = 'w')
+    FOR UPDATE SKIP LOCKED
+) RETURNING id
+""")
 
 
 def lock_and_unlock(run: RunStatement, requests: Sequence[Lock | Unlock]) -> dict[int, LockResponse | None]:
@@ -180,6 +187,8 @@ def lock_and_unlock(run: RunStatement, requests: Sequence[Lock | Unlock]) -> dic
         not exist, cannot be unlocked, or that another process has locked at this moment.
     """
     unlocks, locks_asked = _parted(requests)
+    if not locks_asked:
+        return _told(unlocks, {lock_id for (lock_id,) in run(_UNLOCKS, {"unlocks": [*unlocks.values()]})})
     asked: dict[int, Lock] = {}
     for at, one in locks_asked.items():
         if not any(_waits(one, other) for other in asked.values()):
@@ -190,20 +199,21 @@ def lock_and_unlock(run: RunStatement, requests: Sequence[Lock | Unlock]) -> dic
             [{"place": at, **part} for at, one in asked.items() for part in _stopped_parts(one)]
         ),
         "txns": [one.txn_id for one in asked.values() if one.txn_id is not None],
-        "asked": len(asked),
         "unlocks": [*unlocks.values()],
     }
     for _ in range(_TRIES):
         is_turn, unlocked, places, lock_ids = run(_ALL, given)[0]
-        if is_turn or not asked:
+        if is_turn:
             break
-    ended = set(unlocked)
-    answers: dict[int, LockResponse | None] = {
-        at: None for at, lock_id in unlocks.items() if lock_id in ended
-    }
+    answers = _told(unlocks, set(unlocked))
     for at, lock_id in zip(places, lock_ids, strict=True):
         answers[at] = LockResponse(lock_id, LockState.ACQUIRED)
     return answers
+
+
+def _told(unlocks: dict[int, int], ended: set[int]) -> dict[int, LockResponse | None]:
+    """The answers to the unlocks of locks that have ended."""
+    return {at: None for at, lock_id in unlocks.items() if lock_id in ended}
 
 
 def _stopped_parts(lock: Lock) -> list[dict[str, Any]]:
