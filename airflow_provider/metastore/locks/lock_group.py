@@ -106,8 +106,9 @@ def _waits(one: Lock, earlier: Lock) -> bool:
 
 # One round trip. The statement sees the database as it was when the statement began. A process that has
 # entered a lock since then has moved the counter, and a process that is entering one holds the counter: this
-# statement waits for that process, finds the counter moved, and does nothing. Each component carries the
-# types of held locks that it waits for: on a database, on a table or partition.
+# statement waits for that process, finds the counter moved, and does nothing. A lock that has to wait leaves
+# its id unused. Each component carries the types of held locks that it waits for: on a database, on a table
+# or partition.
 _ALL = text("""
 WITH asked AS (
     SELECT * FROM jsonb_to_recordset(CAST(:locks AS jsonb)) AS one (
@@ -119,9 +120,9 @@ WITH asked AS (
         partition_name text, waits_for_database text, waits_for_others text
     )
 ), turn AS (
-    SELECT last_value FROM metastore_counters
+    UPDATE metastore_counters SET last_value = last_value + CAST(:asked AS bigint)
     WHERE name = 'lock_id' AND last_value = (SELECT last_value FROM metastore_counters WHERE name = 'lock_id')
-    FOR UPDATE
+    RETURNING last_value - CAST(:asked AS bigint) AS before
 ), of_txns AS (
     SELECT id FROM metastore_txns
     WHERE id = ANY (CAST(:txns AS bigint[])) AND state = 'o' AND EXISTS (SELECT FROM turn)
@@ -150,24 +151,20 @@ WITH asked AS (
             AND (lock.txn_id IS NULL OR asked.txn_id IS NULL OR lock.txn_id <> asked.txn_id)
             AND lock.id NOT IN (SELECT id FROM unlocked)
     )
-), moved AS (
-    UPDATE metastore_counters AS counter SET last_value = counter.last_value + entering
-    FROM turn, (SELECT count(*) AS entering FROM free) AS counted
-    WHERE name = 'lock_id' AND entering > 0 RETURNING counter.last_value - entering AS before
 ), entered AS (
     INSERT INTO metastore_locks (id, state, txn_id, user_name, host, agent, timeout_millis, heartbeat_at,
         acquired_at)
     SELECT before + number, 'a', txn_id, user_name, host, agent, timeout_millis, millis, millis
-    FROM free, moved, (SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint) AS millis) AS clock
+    FROM free, turn, (SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS bigint) AS millis) AS clock
 ), entered_parts AS (
     INSERT INTO metastore_lock_components (lock_id, number, lock_type, database_name, table_name,
         partition_name)
     SELECT before + free.number, part.number, lock_type, database_name, table_name, partition_name
-    FROM free JOIN part USING (place), moved
+    FROM free JOIN part USING (place), turn
 )
 SELECT EXISTS (SELECT FROM turn), ARRAY(SELECT id FROM unlocked),
-    ARRAY(SELECT place FROM free, moved ORDER BY number),
-    ARRAY(SELECT before + number FROM free, moved ORDER BY number)
+    ARRAY(SELECT place FROM free, turn ORDER BY number),
+    ARRAY(SELECT before + number FROM free, turn ORDER BY number)
 """)
 # PostgreSQL takes longer to start the statement above than to do this one.
 _UNLOCKS = text("""
@@ -199,6 +196,7 @@ def lock_and_unlock(run: RunStatement, requests: Sequence[Lock | Unlock]) -> dic
             [{"place": at, **part} for at, one in asked.items() for part in _stopped_parts(one)]
         ),
         "txns": [one.txn_id for one in asked.values() if one.txn_id is not None],
+        "asked": len(asked),
         "unlocks": [*unlocks.values()],
     }
     for _ in range(_TRIES):
