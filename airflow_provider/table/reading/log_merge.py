@@ -162,9 +162,10 @@ class SliceReader:
                 if logged is None or merge is None:
                     yield from base_file.row_groups(columns)
                 else:
-                    for rows in self._with_keys(base_file.row_groups(self._needed(columns))):
+                    for rows in self._base_rows(base_file, columns):
                         stays = _stays(rows, logged, merge)
-                        yield (rows if stays.all() else rows.filter(pa.array(stays))).select(columns)
+                        rows = rows.select(columns)
+                        yield rows if stays.all() else rows.filter(pa.array(stays))
         if merge is not None:
             for merged, _ in merge.written():
                 yield merged.rows.select(columns)
@@ -183,20 +184,20 @@ class SliceReader:
                 reader = BaseFileReader(self.storage, file_slice.base_path, self.schema)
                 base_file = opened.enter_context(reader)
                 stays = [np.ones(count, np.bool_) for count in base_file.row_counts]
-            decisive = self._needed(columns if versions.keeps_values else ())
+            decisive = columns if versions.keeps_values else ()
             for logged in map(self._newest_of, versions.parts()):
                 merge = Merge(logged.versions, self.semantics)
                 if base_file is not None:
-                    groups = self._with_keys(base_file.row_groups(decisive))
+                    groups = self._base_rows(base_file, decisive)
                     for rows, stay in zip(groups, stays, strict=True):
                         stay &= _stays(rows, logged, merge)
                 for merged, _ in merge.written():
                     yield merged.rows.select(columns)
                 del logged, merge  # before the next part comes into memory
             if base_file is not None:
-                groups = self._with_keys(base_file.row_groups(self._needed(columns)))
+                groups = self._base_rows(base_file, columns)
                 for rows, stay in zip(groups, stays, strict=True):
-                    yield rows.filter(pa.array(stay)).select(columns)
+                    yield rows.select(columns).filter(pa.array(stay))
 
     @cached_property
     def _kinds(self) -> pa.Schema:
@@ -209,6 +210,27 @@ class SliceReader:
         there = set(self.schema.columns.names)
         more = (each for each in decisive if each is not None and each in there)
         return list(dict.fromkeys((*columns, _RECORD_KEY, *more)))
+
+    def _base_rows(self, base_file: BaseFileReader, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The row groups of a base file, with some columns and those that the merge needs."""
+        needed = self._needed(columns)
+        if self._key_column is None or _RECORD_KEY in columns:
+            yield from self._with_keys(base_file.row_groups(needed))
+            return
+        needed = [*dict.fromkeys((*needed, self._key_column))]
+        needed.remove(_RECORD_KEY)
+        for rows in base_file.row_groups(needed):
+            yield rows.append_column(_RECORD_KEY, rows[self._key_column])
+
+    @cached_property
+    def _key_column(self) -> str | None:
+        """The column whose values are the record keys, which base files then need not be read for."""
+        config = self.config
+        if len(config.record_key_fields) != 1 or config.key_generator not in ("SIMPLE", "NON_PARTITION"):
+            return None
+        (name,) = config.record_key_fields
+        position = self.schema.columns.get_field_index(name)
+        return name if position >= 0 and self.schema.columns.types[position] == pa.string() else None
 
     def _with_keys(self, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Rows with their record keys, which a table without meta columns does not store."""
@@ -268,11 +290,11 @@ class SliceReader:
         return None
 
     def _rows_of(self, file_slice: FileSlice, block: LogBlock, columns: list[str]) -> Versions:
-        found = block_rows(block)
-        if not self.config.has_meta_columns and _RECORD_KEY not in found.column_names:
-            found = found.append_column(_RECORD_KEY, pa.nulls(len(found), pa.string()))
         origins = self.schema.origins_at(file_slice.partition_path, block.instant) or {}
         becomes = FileColumns(block.content.name, self.schema.columns, origins)
+        found = block_rows(block, lambda stored: becomes.stored(stored, columns))
+        if not self.config.has_meta_columns and _RECORD_KEY not in found.column_names:
+            found = found.append_column(_RECORD_KEY, pa.nulls(len(found), pa.string()))
         rows = _plain(becomes.bring(found, columns), self._kinds)
         (rows,) = self._with_keys([rows])
         nothing: Mask = np.zeros(len(rows), np.bool_)

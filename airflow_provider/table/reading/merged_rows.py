@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import os
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +19,13 @@ from airflow_provider.table.reading.log_merge import SliceReader
 from airflow_provider.table.reading.rows import MadeRows
 from airflow_provider.table.schema import with_meta_columns
 
+_MOST_BEGUN = 4  # each further slice leaves the others less memory for their log files
+
+_Part = Generator[list[pa.RecordBatch], None, None]
+
 
 class MergedRows(MadeRows):
-    """Rows of file slices. A scan merges one slice after the other.
+    """Rows of file slices. A scan gives one slice after the other, and merges the next slices meanwhile.
 
     :param reader: reads the slices.
     :param slices: the snapshot's slices.
@@ -57,9 +67,34 @@ class MergedRows(MadeRows):
         raise TypeError("rows of log files are merged where they are read; take to_table() elsewhere")
 
     def _batches(self, schema: pa.Schema, filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
-        for each in self._slices:
-            for rows in self._reader.rows(each, schema.names):
+        begun = min(len(self._slices), _MOST_BEGUN)
+        memory = self._reader.memory
+        reader = replace(self._reader, memory=None if memory is None else memory // max(begun, 1))
+
+        def part(file_slice: FileSlice) -> _Part:
+            for rows in reader.rows(file_slice, schema.names):
                 if filter is not None:
                     rows = rows.filter(filter)
                 columns = [rows[field.name].cast(field.type) for field in schema]
-                yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
+                yield pa.Table.from_arrays(columns, schema=schema).to_batches()
+
+        parts = map(part, self._slices)
+        for batches in _ahead(parts, begun) if begun > 1 else itertools.chain.from_iterable(parts):
+            yield from batches
+
+
+def _ahead(parts: Iterator[_Part], most_begun: int) -> Iterator[list[pa.RecordBatch]]:
+    """Give all that some generators make, in order. Threads make the next piece of several of them."""
+    begun: deque[tuple[_Part, Future[list[pa.RecordBatch] | None]]] = deque()
+    threads = min(most_begun, os.cpu_count() or 1)
+    with ExitStack() as stack, ThreadPoolExecutor(threads, "merge") as pool:
+        while True:
+            for part in itertools.islice(parts, most_begun - len(begun)):
+                stack.callback(part.close)  # if the caller ends early, when no thread is in it any more
+                begun.append((part, pool.submit(next, part, None)))
+            if not begun:
+                return
+            part, made = begun.popleft()
+            while (batches := made.result()) is not None:
+                made = pool.submit(next, part, None)
+                yield batches
