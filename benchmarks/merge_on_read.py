@@ -18,6 +18,7 @@ On a busy machine only the ratios mean something. DuckLake keeps its catalog in 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import tempfile
@@ -292,6 +293,7 @@ class Tables:
         place, copy = self.loaded(kind, state), self._folder / f"copy-{self._copies}"
         for suffix in ("", "-small"):
             shutil.copytree(f"{place}{suffix}", f"{copy}{suffix}")
+        os.sync()  # else the library that forces its files to the disk would wait for the copy, too
         return str(copy)
 
     def check(self, name: str, library: Library) -> None:

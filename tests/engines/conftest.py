@@ -1,9 +1,10 @@
-"""One real Hive 4.0.1 and one of our services for all tests here."""
+"""Real Hives 4.0.1, and one of our services for all tests here."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,17 @@ class Server:
 
 @pytest.fixture(scope="session")
 def hive4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("hive4")
+    """The Hive of all tests that do not mind what another client has left in it."""
+    with new_hive4(tmp_path_factory.mktemp("hive4")) as server:
+        yield server
+
+
+@contextmanager
+def new_hive4(folder: Path) -> Iterator[Server]:
+    """A Hive of its own, with an empty database.
+
+    :param folder: for its log and its warehouse.
+    """
     # Not in pytest's folders: for root the PostgreSQL runs as a user of its own.
     with tempfile.TemporaryDirectory(prefix="postgresql-") as data:
         Path(data).chmod(0o755)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 import pytest
@@ -10,7 +11,7 @@ from hive_metastore import ttypes
 from tests.engines.calls import databases, objects, partitions, transactions
 from tests.engines.calls.asking import Asking
 from tests.engines.calls.compared import Difference, differences
-from tests.engines.conftest import Server
+from tests.engines.conftest import Server, new_hive4
 from tests.engines.differences import LISTED, reason
 from tests.engines.maven_central import ROOT
 
@@ -18,10 +19,17 @@ PARTS = {"databases": databases, "partitions": partitions, "objects": objects, "
 
 
 @pytest.fixture(scope="module")
-def found(hive4: Server, ours: Server, tmp_path_factory: pytest.TempPathFactory) -> list[Difference]:
+def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Hive without the locks and statistics that other clients leave behind."""
+    with new_hive4(tmp_path_factory.mktemp("hive4-of-calls")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def found(hive: Server, ours: Server, tmp_path_factory: pytest.TempPathFactory) -> list[Difference]:
     """The differences in all parts of the protocol."""
     answers: list[dict[str, object]] = []
-    for server in (hive4, ours):
+    for server in (hive, ours):
         told: dict[str, object] = {}
         for name, part in PARTS.items():
             asking = Asking(server.port, tmp_path_factory.mktemp("outside"), server.warehouse)

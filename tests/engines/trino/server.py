@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import tenacity
+
 from dags_examples.demo.spark_server import java_environment
 from tests.engines.maven_central import Artifact, jdk, resolve
 from tests.processes.servers import free_port
@@ -47,14 +49,24 @@ class TrinoError(Exception):
     """Raised when a statement fails, with Trino's message."""
 
 
+class NoNodesError(TrinoError):
+    """Raised when Trino has not begun a statement, because it has no worker at this moment."""
+
+
 class Trino:
     """A client of a Trino on this machine."""
 
     def __init__(self, port: int) -> None:
         self._port = port
 
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception_type(NoNodesError),
+        wait=tenacity.wait_fixed(1),
+        stop=tenacity.stop_after_delay(120),
+        reraise=True,
+    )
     def rows(self, statement: str) -> list[Any]:
-        """Run a statement.
+        """Run a statement; on a busy machine Trino loses its only worker for moments.
 
         :raises TrinoError: when the statement fails.
         """
@@ -63,7 +75,9 @@ class Trino:
         while True:
             rows += answer.get("data") or []
             if "error" in answer:
-                raise TrinoError(f"{statement}: {answer['error'].get('message')}")
+                message = str(answer["error"].get("message"))
+                kind = NoNodesError if message.startswith("No nodes available") else TrinoError
+                raise kind(f"{statement}: {message}")
             if "nextUri" not in answer:
                 return rows
             answer = self._call(answer["nextUri"])
