@@ -110,15 +110,18 @@ class BaseFileReader:
         rows = self._parquet.read(columns=self._wanted(columns), use_threads=size >= _WORTH_THREADS)
         return self._brought(rows, columns)
 
-    def row_groups(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    def row_groups(
+        self, columns: Sequence[str] | None = None, *, use_threads: bool = True
+    ) -> Iterator[pa.Table]:
         """The rows, one row group at a time, each as :func:`read_base_file` gives them.
 
         :param columns: the columns to read, all when None.
+        :param use_threads: whether Arrow's threads may decode a large row group.
         """
         wanted = self._wanted(columns)
         for number in range(self._parquet.num_row_groups):
             is_large = self._parquet.metadata.row_group(number).total_byte_size >= _WORTH_THREADS
-            rows = self._parquet.read_row_group(number, columns=wanted, use_threads=is_large)
+            rows = self._parquet.read_row_group(number, columns=wanted, use_threads=use_threads and is_large)
             yield self._brought(rows, columns)
 
     @property

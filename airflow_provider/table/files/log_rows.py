@@ -34,12 +34,18 @@ BLOCKS_OF_FORMATS: Mapping[str, BlockType] = MappingProxyType(
 _RECORD_KEY = META_COLUMNS[2]
 
 
-def block_rows(block: LogBlock, choose: Callable[[pa.Schema], Sequence[str]] | None = None) -> pa.Table:
+def block_rows(
+    block: LogBlock,
+    choose: Callable[[pa.Schema], Sequence[str]] | None = None,
+    *,
+    use_threads: bool = True,
+) -> pa.Table:
     """The rows of a data block, with the block's own columns and types.
 
     :param block: a block of one of the types in :data:`DATA_BLOCKS`.
     :param choose: returns which of the block's columns have to be read; all when None. An Avro block is read
         with all of them.
+    :param use_threads: whether Arrow's threads may decode a Parquet block.
     :raises CorruptTableError: when its content is damaged.
     :raises UnsupportedTableError: when a column has a type that Arrow cannot hold, or the block is of a
         version that Hudi stopped writing long ago.
@@ -47,7 +53,8 @@ def block_rows(block: LogBlock, choose: Callable[[pa.Schema], Sequence[str]] | N
     if block.block_type is BlockType.PARQUET_DATA:
         try:
             with pq.ParquetFile(pa.BufferReader(block.read())) as content:
-                return content.read(None if choose is None else choose(content.schema_arrow))
+                names = None if choose is None else choose(content.schema_arrow)
+                return content.read(names, use_threads=use_threads)
         except pa.ArrowInvalid as error:
             raise CorruptTableError(f"a Parquet block in {block.content.name} is damaged: {error}") from error
     columns = avro_to_arrow(block.header[HeaderKey.SCHEMA])

@@ -78,6 +78,7 @@ class SliceReader:
     :param shown: requested times of the instants that the snapshot shows.
     :param memory: bytes that the merge of a slice may take; see :func:`merge_memory`. With None, the default,
         there is no limit, and the order of a slice's rows does not depend on the columns that are read.
+    :param use_threads: whether Arrow's threads may decode files; see :class:`MadeRows`.
     """
 
     storage: Storage
@@ -86,6 +87,7 @@ class SliceReader:
     semantics: MergeSemantics
     shown: Container[str]
     memory: int | None = field(default=None, kw_only=True)
+    use_threads: bool = field(default=True, kw_only=True)
 
     @classmethod
     def of(cls, table: HudiTable, view: FileSystemView) -> SliceReader:
@@ -160,7 +162,7 @@ class SliceReader:
         if file_slice.base_path is not None:
             with BaseFileReader(self.storage, file_slice.base_path, self.schema) as base_file:
                 if logged is None or merge is None:
-                    yield from base_file.row_groups(columns)
+                    yield from base_file.row_groups(columns, use_threads=self.use_threads)
                 else:
                     for rows in self._base_rows(base_file, columns):
                         stays = _stays(rows, logged, merge)
@@ -215,11 +217,11 @@ class SliceReader:
         """The row groups of a base file, with some columns and those that the merge needs."""
         needed = self._needed(columns)
         if self._key_column is None or _RECORD_KEY in columns:
-            yield from self._with_keys(base_file.row_groups(needed))
+            yield from self._with_keys(base_file.row_groups(needed, use_threads=self.use_threads))
             return
         needed = [*dict.fromkeys((*needed, self._key_column))]
         needed.remove(_RECORD_KEY)
-        for rows in base_file.row_groups(needed):
+        for rows in base_file.row_groups(needed, use_threads=self.use_threads):
             yield rows.append_column(_RECORD_KEY, rows[self._key_column])
 
     @cached_property
@@ -292,7 +294,9 @@ class SliceReader:
     def _rows_of(self, file_slice: FileSlice, block: LogBlock, columns: list[str]) -> Versions:
         origins = self.schema.origins_at(file_slice.partition_path, block.instant) or {}
         becomes = FileColumns(block.content.name, self.schema.columns, origins)
-        found = block_rows(block, lambda stored: becomes.stored(stored, columns))
+        found = block_rows(
+            block, lambda stored: becomes.stored(stored, columns), use_threads=self.use_threads
+        )
         if not self.config.has_meta_columns and _RECORD_KEY not in found.column_names:
             found = found.append_column(_RECORD_KEY, pa.nulls(len(found), pa.string()))
         rows = _plain(becomes.bring(found, columns), self._kinds)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from airflow_provider.table.file_groups import FileSlice
 from airflow_provider.table.reading.log_merge import SliceReader
-from airflow_provider.table.reading.rows import MadeRows
+from airflow_provider.table.reading.rows import MadeRows, filtered
 from airflow_provider.table.schema import with_meta_columns
 
 _MOST_BEGUN = 4  # each further slice leaves the others less memory for their log files
@@ -69,12 +69,13 @@ class MergedRows(MadeRows):
     def _batches(self, schema: pa.Schema, filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         begun = min(len(self._slices), _MOST_BEGUN)
         memory = self._reader.memory
-        reader = replace(self._reader, memory=None if memory is None else memory // max(begun, 1))
+        share = None if memory is None else memory // max(begun, 1)
+        reader = replace(self._reader, memory=share, use_threads=False)
 
         def part(file_slice: FileSlice) -> _Part:
             for rows in reader.rows(file_slice, schema.names):
                 if filter is not None:
-                    rows = rows.filter(filter)
+                    rows = filtered(rows, filter)
                 columns = [rows[field.name].cast(field.type) for field in schema]
                 yield pa.Table.from_arrays(columns, schema=schema).to_batches()
 

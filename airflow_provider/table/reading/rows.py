@@ -55,6 +55,9 @@ def rows_of(
 class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow's stubs go
     """Rows that a scan converts or merges, because the files do not hold them as a query sees them.
 
+    Arrow makes the rows in one of its threads. Whatever makes them must not wait for Arrow's other threads:
+    on a machine with one core there is none that could do the work.
+
     :param filter: keeps the rows for which it is true; all when None.
     """
 
@@ -136,6 +139,15 @@ class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow'
         return [name for name in names if name in asked] or names[:1]
 
 
+def filtered(rows: pa.Table, filter: pc.Expression) -> pa.Table:
+    """The rows for which an expression is true, found in this thread alone.
+
+    :param rows: the rows.
+    :param filter: the expression.
+    """
+    return ds.InMemoryDataset(rows).scanner(filter=filter, use_threads=False).to_table()
+
+
 class EvolvedRows(MadeRows):
     """Rows of files that may have other columns and types than the table.
 
@@ -199,10 +211,10 @@ class EvolvedRows(MadeRows):
         names = schema.names
         for fragment, columns, same in zip(self._fragments, self._columns, self._is_same, strict=True):
             if same:
-                scan = fragment.scanner(schema=schema, filter=filter)
+                scan = fragment.scanner(schema=schema, filter=filter, use_threads=False)
                 yield from scan.to_batches()
                 continue
             wanted = columns.stored(fragment.physical_schema, names) or fragment.physical_schema.names[:1]
-            for batch in fragment.to_batches(columns=wanted):
+            for batch in fragment.to_batches(columns=wanted, use_threads=False):
                 brought = columns.bring(pa.Table.from_batches([batch]), names)
                 yield from pa.Table.from_arrays(brought.columns, schema=schema).to_batches()

@@ -53,5 +53,6 @@ class RowsWithIds(MadeRows):
         more = self._maker.needs if virtual & set(schema.names) else ()
         names = list(dict.fromkeys([*(name for name in schema.names if name not in virtual), *more]))
         asks = filter is not None and not virtual & set(named_columns(filter, self.schema.names))
-        for batch in self._rows.scanner(names, filter if asks else None).to_batches():
+        scan = self._rows.scanner(names, filter if asks else None, use_threads=False)
+        for batch in scan.to_batches():
             yield from self._maker.extended(pa.Table.from_batches([batch]), schema).to_batches()
