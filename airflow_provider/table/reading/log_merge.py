@@ -226,7 +226,10 @@ class SliceReader:
 
     @cached_property
     def _key_column(self) -> str | None:
-        """The column whose values are the record keys, which base files then need not be read for."""
+        """The column that holds the record keys as they are, so that Hudi's own column need not be read.
+
+        None where no column does (``SimpleKeyGenerator``, ``NonpartitionedKeyGenerator``).
+        """
         config = self.config
         if len(config.record_key_fields) != 1 or config.key_generator not in ("SIMPLE", "NON_PARTITION"):
             return None

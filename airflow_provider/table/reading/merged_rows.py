@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +11,10 @@ import pyarrow.compute as pc
 
 from airflow_provider.table.file_groups import FileSlice
 from airflow_provider.table.reading.log_merge import SliceReader
-from airflow_provider.table.reading.rows import MadeRows, filtered
+from airflow_provider.table.reading.rows import Batches, MadeRows, ahead, filtered
 from airflow_provider.table.schema import with_meta_columns
 
 _MOST_BEGUN = 4  # each further slice leaves the others less memory for their log files
-
-_Part = Generator[list[pa.RecordBatch], None, None]
 
 
 class MergedRows(MadeRows):
@@ -72,30 +65,11 @@ class MergedRows(MadeRows):
         share = None if memory is None else memory // max(begun, 1)
         reader = replace(self._reader, memory=share, use_threads=False)
 
-        def part(file_slice: FileSlice) -> _Part:
+        def part(file_slice: FileSlice) -> Batches:
             for rows in reader.rows(file_slice, schema.names):
                 if filter is not None:
                     rows = filtered(rows, filter)
                 columns = [rows[field.name].cast(field.type) for field in schema]
                 yield pa.Table.from_arrays(columns, schema=schema).to_batches()
 
-        parts = map(part, self._slices)
-        for batches in _ahead(parts, begun) if begun > 1 else itertools.chain.from_iterable(parts):
-            yield from batches
-
-
-def _ahead(parts: Iterator[_Part], most_begun: int) -> Iterator[list[pa.RecordBatch]]:
-    """Give all that some generators make, in order. Threads make the next piece of several of them."""
-    begun: deque[tuple[_Part, Future[list[pa.RecordBatch] | None]]] = deque()
-    threads = min(most_begun, os.cpu_count() or 1)
-    with ExitStack() as stack, ThreadPoolExecutor(threads, "merge") as pool:
-        while True:
-            for part in itertools.islice(parts, most_begun - len(begun)):
-                stack.callback(part.close)  # if the caller ends early, when no thread is in it any more
-                begun.append((part, pool.submit(next, part, None)))
-            if not begun:
-                return
-            part, made = begun.popleft()
-            while (batches := made.result()) is not None:
-                made = pool.submit(next, part, None)
-                yield batches
+        return ahead(map(part, self._slices), begun)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import itertools
+import os
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
 
@@ -148,6 +152,34 @@ def filtered(rows: pa.Table, filter: pc.Expression) -> pa.Table:
     return ds.InMemoryDataset(rows).scanner(filter=filter, use_threads=False).to_table()
 
 
+Batches = Generator[list[pa.RecordBatch], None, None]
+"""Makes the rows of a part of a scan, some record batches at a time."""
+
+
+def ahead(parts: Iterable[Batches], most_begun: int) -> Iterator[pa.RecordBatch]:
+    """The rows of some parts, in order; threads of this scan make the next rows of several parts meanwhile.
+
+    :param parts: the parts.
+    :param most_begun: how many of them may have begun and not ended.
+    """
+    if most_begun < 2:
+        yield from itertools.chain.from_iterable(itertools.chain.from_iterable(parts))
+        return
+    left, begun = iter(parts), deque[tuple[Batches, Future[list[pa.RecordBatch] | None]]]()
+    threads = min(most_begun, os.cpu_count() or 1)
+    with ExitStack() as stack, ThreadPoolExecutor(threads, "scan") as pool:
+        while True:
+            for part in itertools.islice(left, most_begun - len(begun)):
+                stack.callback(part.close)  # if the caller ends early, when no thread is in it any more
+                begun.append((part, pool.submit(next, part, None)))
+            if not begun:
+                return
+            part, made = begun.popleft()
+            while (batches := made.result()) is not None:
+                made = pool.submit(next, part, None)
+                yield from batches
+
+
 class EvolvedRows(MadeRows):
     """Rows of files that may have other columns and types than the table.
 
@@ -209,12 +241,16 @@ class EvolvedRows(MadeRows):
 
     def _batches(self, schema: pa.Schema, filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         names = schema.names
-        for fragment, columns, same in zip(self._fragments, self._columns, self._is_same, strict=True):
+
+        def part(fragment: Any, columns: FileColumns, same: bool) -> Batches:
             if same:
-                scan = fragment.scanner(schema=schema, filter=filter, use_threads=False)
-                yield from scan.to_batches()
-                continue
+                for batch in fragment.scanner(schema=schema, filter=filter, use_threads=False).to_batches():
+                    yield [batch]
+                return
             wanted = columns.stored(fragment.physical_schema, names) or fragment.physical_schema.names[:1]
             for batch in fragment.to_batches(columns=wanted, use_threads=False):
                 brought = columns.bring(pa.Table.from_batches([batch]), names)
-                yield from pa.Table.from_arrays(brought.columns, schema=schema).to_batches()
+                yield pa.Table.from_arrays(brought.columns, schema=schema).to_batches()
+
+        parts = map(part, self._fragments, self._columns, self._is_same)
+        return ahead(parts, min(len(self._fragments), os.cpu_count() or 1))

@@ -29,6 +29,7 @@ from airflow_provider.metastore.api.metastore import open_embedded_metastore
 from airflow_provider.metastore.database import sql_database
 from airflow_provider.metastore.database.schema import Counter, advance
 from airflow_provider.metastore.locks.lock_group import LOCKS, Lock, Unlock
+from airflow_provider.metastore.notifications import append_event, last_event_id
 from airflow_provider.metastore.thrift.client.client import ThriftMetastore
 from airflow_provider.metastore.transactions.transactions import lock_open
 from tests.processes.metastore.metastore_service import metastore_service
@@ -80,6 +81,16 @@ def test_a_commit_that_has_to_wait_keeps_nobody_waiting(metastore: Metastore) ->
     waiter.join()
     holder.join()
     assert metastore.get_txn(held).state is TxnState.COMMITTED
+
+
+def test_the_last_event_is_no_older_than_the_question(metastore: Metastore) -> None:
+    def ask(_: int) -> None:
+        for _ in range(50):
+            mine = metastore.sql.write(lambda connection: append_event(connection, EventType.OPEN_TXN, {}))
+            assert last_event_id(metastore.sql) >= mine
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(ask, range(CLIENTS)))
 
 
 def exclusive(table: str) -> Lock:

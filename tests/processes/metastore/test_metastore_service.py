@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 from cryptography import x509
@@ -40,7 +41,7 @@ from airflow_provider.table import HudiTable
 from airflow_provider.table.file_groups.view import FileGroupId
 from airflow_provider.table.timeline.metadata import WriteStat
 from tests.processes.metastore.metastore_service import MetastoreService, metastore_service
-from tests.processes.servers import free_port, postgresql
+from tests.processes.servers import free_port, interrupt_other_threads, postgresql
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -183,6 +184,11 @@ class TestProcesses:
             with pytest.raises(MetastoreUnavailableError):
                 client.list_databases()
             assert "Traceback" not in running.log.read_text()
+
+    def test_sigterm_ends_it_whichever_thread_it_interrupts(self, tmp_path: Path) -> None:
+        with metastore_service(tmp_path, f"sqlite:///{tmp_path}/m.db") as running:
+            interrupt_other_threads(psutil.Process(running.process.pid))
+            assert running.process.wait(120) == 0
 
     def test_all_end_when_one_is_killed(self, tmp_path: Path) -> None:
         options = ("--processes", "2")

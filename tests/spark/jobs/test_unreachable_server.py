@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +16,7 @@ from airflow_provider.concurrency import pending_instants
 from airflow_provider.exceptions import SparkUnavailableError, from_dict
 from airflow_provider.table import HudiTable
 from dags_examples.demo.spark_server import spark_connect_server
-from tests.processes.servers import free_port
+from tests.processes.servers import free_port, interrupt_other_threads
 from tests.spark.jobs.test_job import PARENT, SCHEMA, _eventually, command, source_of, specification, told
 
 
@@ -64,16 +62,9 @@ def _has_ended(process: psutil.Process) -> None:
     assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-def _interrupt_its_other_threads(job: psutil.Process) -> None:
-    """Send SIGTERM so that the main thread goes on waiting."""
-    for thread in job.threads():
-        if thread.id != job.pid:
-            ctypes.CDLL(None).tgkill(job.pid, thread.id, signal.SIGTERM)
-
-
 @pytest.mark.parametrize(
     "end",
-    [psutil.Process.terminate, _interrupt_its_other_threads, lambda job: job.parent().kill()],
+    [psutil.Process.terminate, interrupt_other_threads, lambda job: job.parent().kill()],
     ids=["told to end", "told to end in another thread", "parent killed"],
 )
 def test_a_job_that_waits_for_it_leaves_nothing(

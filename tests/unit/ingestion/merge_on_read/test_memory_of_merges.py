@@ -124,7 +124,7 @@ def test_a_read_that_stops_early_closes_the_slices_it_has_begun(
     @eventually
     def ended() -> None:
         assert sorted(closed) == sorted(begun)
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("merge")]
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("scan")]
 
     ended()
 
