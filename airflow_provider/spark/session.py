@@ -269,6 +269,26 @@ def tasks_end_with(spark: SparkSession, instant: str) -> Iterator[None]:
             raise
 
 
+@contextmanager
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """A context manager in which a session has other settings.
+
+    :param spark: the session.
+    :param settings: the settings by their names.
+    """
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, previous in before.items():
+            if previous is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, previous)
+
+
 def parallelism(spark: SparkSession) -> int:
     """The number of tasks that a session runs at the same time.
 

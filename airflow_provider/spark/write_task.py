@@ -18,33 +18,40 @@ if TYPE_CHECKING:
     from pyspark import TaskContext
     from pyspark.sql import SparkSession
 
+Batches = Iterable[pa.RecordBatch]
+Read = Callable[[Batches], Iterator[pa.RecordBatch]]
+
 REPORT_SCHEMA = "target int, rows_in long, write_stats string, error string"
 """The columns of a task's report, in Spark's types."""
 
 
-def write_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def write_task(plan: WritePlan, read: Read = iter) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``; the first partition has the rows of the first target.
 
     :param plan: the write's plan.
+    :param read: returns the rows of what Spark sends; by default Spark sends the rows themselves.
     """
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         number = min(plan.targets) + _context().partitionId()
-        yield _to_arrow(FileGroupTask(plan, number, _write_token(number)).run(batches))
+        yield _to_arrow(FileGroupTask(plan, number, _write_token(number)).run(read(batches)))
 
     return run
 
 
-def write_task_where_read(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def write_task_where_read(
+    plan: WritePlan, read: Read = iter
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow`` on rows that stay in the task that has read them.
 
     :param plan: the write's plan; each row has the number of its target.
+    :param read: see :func:`write_task`.
     """
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         context = _context()
         first, attempt = context.partitionId() * len(plan.targets), _attempt(context)
-        yield from map(_to_arrow, NewFileGroupsTask(plan, first, attempt).run(batches))
+        yield from map(_to_arrow, NewFileGroupsTask(plan, first, attempt).run(read(batches)))
 
     return run
 
@@ -69,7 +76,7 @@ def run_tasks(spark: SparkSession, tasks: Sequence[TableTask]) -> list[WriteStat
     :raises TableServiceError: the first error of ours in a task.
     """
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield _described(tasks[number], _write_token(number))

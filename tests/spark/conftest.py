@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider.spark import local_session
+from airflow_provider.spark.ingestion.scan import SourceScan
 from tests.spark.lake import SparkLake
 
 
@@ -27,3 +28,11 @@ def spark() -> Iterator[SparkSession]:
 def lake(spark: SparkSession, tmp_path: Path) -> SparkLake:
     """Tables in a folder of the test's own."""
     return SparkLake(spark, tmp_path / "lake")
+
+
+@pytest.fixture(params=["tasks", "Spark"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Parquet files are read by tasks, which is the default, or by Spark's own reader."""
+    if request.param == "Spark":
+        monkeypatch.setattr(SourceScan, "of", lambda *_: None)
+    return str(request.param)

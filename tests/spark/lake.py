@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from airflow_provider.locks import LockProvider
@@ -26,23 +28,34 @@ class SparkLake(Lake):
 
 
 class SparkLakeTable(LakeTable):
-    """One table, written through Spark."""
+    """One table, written through Spark.
+
+    :ivar from_files: the folder for files of the rows that are written, which tasks read; None when the rows
+        come from a DataFrame.
+    """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         super().__init__(location)
         self.spark = spark
+        self.from_files: Path | None = None
 
     def write(
         self, operation: str, rows: pa.Table, *, lock: LockProvider | None = None, **job: Any
     ) -> dict[str, Any]:
+        if self.from_files is not None:
+            file = self.from_files / f"{uuid4()}.parquet"
+            pq.write_table(rows, file)
+            return self.load(operation, file, lock=lock, **job)
         frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))
         described = IngestJob.of(self.location, operation=operation, **job)
         return ingest(self.spark, described, dataframe=frame, lock=lock)
 
-    def load(self, operation: str, *source: Path | str, **job: Any) -> dict[str, Any]:
+    def load(
+        self, operation: str, *source: Path | str, lock: LockProvider | None = None, **job: Any
+    ) -> dict[str, Any]:
         """Write rows from files."""
         paths = tuple(map(str, source))
-        return ingest(self.spark, IngestJob.of(self.location, paths, operation=operation, **job))
+        return ingest(self.spark, IngestJob.of(self.location, paths, operation=operation, **job), lock=lock)
 
     def spark_rows(self, as_of: str | None = None) -> list[dict[str, Any]]:
         """The rows that Spark reads."""

@@ -21,7 +21,11 @@ from airflow_provider.ingestion.file_groups.file_group_task import (
     WritePlan,
     merged_reports,
 )
-from airflow_provider.ingestion.file_groups.new_file_groups_task import TARGET, NewFileGroupsTask
+from airflow_provider.ingestion.file_groups.new_file_groups_task import (
+    TARGET,
+    NewFileGroupsTask,
+    rows_by_target,
+)
 from airflow_provider.ingestion.file_groups.overwritten_buckets import OverwrittenBuckets
 
 __all__ = [
@@ -41,4 +45,5 @@ __all__ = [
     "merged_reports",
     "plan_tagged",
     "plan_without_tagging",
+    "rows_by_target",
 ]

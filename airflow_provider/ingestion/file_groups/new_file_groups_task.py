@@ -45,7 +45,7 @@ class NewFileGroupsTask:
         """
         try:
             for table in gathered(batches):
-                for number, rows in _by_target(table):
+                for number, rows in rows_by_target(table):
                     self._of(number).add(rows)
             reports = [task.end() for task in self._tasks.values()]
             if reports:
@@ -78,10 +78,16 @@ class NewFileGroupsTask:
             task.abort()
 
 
-def _by_target(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each target, in the order in which they came."""
+def rows_by_target(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each target, in the order in which they came.
+
+    :param rows: rows with the column :data:`TARGET`.
+    :return: numbers of targets, and their rows without that column.
+    """
     numbers = rows[TARGET].to_numpy()
     rows = rows.drop_columns([TARGET])
+    if not len(numbers):
+        return
     if (numbers == numbers[0]).all():
         yield int(numbers[0]), rows
         return

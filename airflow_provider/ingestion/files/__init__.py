@@ -10,6 +10,7 @@ from airflow_provider.ingestion.files.ingest_files import (
     ingest_files,
     write_files,
 )
+from airflow_provider.ingestion.files.parquet import open_parquet
 
 __all__ = [
     "SourceFile",
@@ -17,5 +18,6 @@ __all__ = [
     "choose_engine_for",
     "find_files",
     "ingest_files",
+    "open_parquet",
     "write_files",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,31 +27,44 @@ def read_parquet(found: SourceFiles) -> pa.Table:
     :raises UnreadableSourceError: when a file is broken.
     :raises SparkNeededError: when Spark would read a file in another way.
     """
-    tables, schema = [], None
+    tables, columns = [], None
     for file in found.files:
-        table = _read(found.filesystem, file)
-        if schema is not None and not table.schema.equals(schema):
-            raise SparkNeededError(
-                f"{file.path} has other columns than {found.files[0].path}, of which Spark takes those of one"
-            )
-        schema = table.schema
-        tables.append(table)
+        with open_parquet(found.filesystem, file, like=columns) as (parquet, columns):
+            tables.append(parquet.read(use_threads=False).cast(columns))
     return pa.concat_tables(tables)
 
 
-def _read(filesystem: AbstractFileSystem, file: SourceFile) -> pa.Table:
+@contextmanager
+def open_parquet(
+    filesystem: AbstractFileSystem, file: SourceFile, like: pa.Schema | None = None
+) -> Iterator[tuple[pq.ParquetFile, pa.Schema]]:
+    """A context manager around a Parquet file, and its columns as Spark has them.
+
+    :param filesystem: the file system of the file.
+    :param file: the file.
+    :param like: the columns of another file of the source, if one was read before.
+    :raises UnreadableSourceError: when the file is broken; also for an error within the context.
+    :raises SparkNeededError: when Spark would read the file in another way, or the other file has other
+        columns.
+    """
     try:
         with filesystem.open(file.path, "rb") as opened, pq.ParquetFile(opened) as parquet:
             _check_calendar(file, parquet.metadata.metadata or {})
-            kinds = [(field.name, as_spark_has(field.type, field.name)) for field in parquet.schema_arrow]
-            check_names([name for name, _ in kinds])
-            table = parquet.read(use_threads=False)
+            columns = pa.schema(
+                [(field.name, as_spark_has(field.type, field.name)) for field in parquet.schema_arrow]
+            )
+            check_names(columns.names)
+            if like is not None and not columns.equals(like):
+                raise SparkNeededError(
+                    f"{file.path} has other columns than another file of the source, and Spark takes those "
+                    "of one file"
+                )
+            yield parquet, columns
     except (pa.ArrowException, OSError) as error:
         raise UnreadableSourceError(
             f"source {file.path} (parquet) cannot be read: {error}; check the path and the format",
             source=file.path,
         ) from error
-    return table.cast(pa.schema(kinds))
 
 
 def _check_calendar(file: SourceFile, metadata: dict[bytes, bytes]) -> None:

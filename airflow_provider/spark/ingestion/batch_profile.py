@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,13 @@ from airflow_provider.exceptions import (
 )
 from airflow_provider.ingestion.columns import BatchColumns
 from airflow_provider.ingestion.ingest_job import IngestJob
+from airflow_provider.spark.ingestion.scan import SourceScan, count_partitions
 from airflow_provider.spark.ingestion.source import is_text, spark_errors, unreadable
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.keys import partition_paths, record_keys
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _TASK, _FILES = "_task", "_files"
 _ROWS, _BLANK, _AMBIGUOUS, _CHECKSUM, _NULLS = "_rows", "_blank", "_ambiguous", "_checksum", "_nulls_"
@@ -70,6 +71,25 @@ class BatchProfile:
     rows: Mapping[str, int]
     spread: Spread | None = None
 
+    @classmethod
+    def of(
+        cls, table: HudiTable, values: pa.Table, counts: Iterable[int], spread: Spread | None
+    ) -> BatchProfile:
+        """The profile of rows that have been counted.
+
+        :param table: the table.
+        :param values: distinct partition values, with the table's types.
+        :param counts: the number of rows with each of them.
+        :param spread: see :class:`BatchProfile`.
+        :raises InvalidPartitionValueError: when a value cannot name a folder.
+        """
+        has_partitions = bool(values.column_names)
+        paths = partition_paths(values, table.config).to_pylist() if has_partitions else [""]
+        rows: dict[str, int] = {}
+        for path, count in zip(paths, counts, strict=True):
+            rows[path] = rows.get(path, 0) + count
+        return cls(values, tuple(paths), rows, spread)
+
 
 def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> BatchProfile:
     """Count the rows of every partition, and refuse rows that cannot be written.
@@ -89,10 +109,7 @@ def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: B
     found = _aggregated(job, frame, table, columns)
     total = pc.sum(found[_ROWS]).as_py() or 0
     if not total:
-        raise EmptySourceError(
-            f"source {job.source} holds no row; nothing was written",
-            source=list(job.source.paths),
-        )
+        raise _is_empty(job)
     _refuse_keys(frame, table, found)
     for name in found.schema.names:
         if name.startswith(_NULLS) and (nulls := pc.sum(found[name]).as_py()):
@@ -104,14 +121,32 @@ def profile_batch(job: IngestJob, frame: DataFrame, table: HudiTable, columns: B
                 nulls=nulls,
             )
     values = found.select(list(table.config.partition_fields))
-    paths = partition_paths(found, table.config).to_pylist()
-    rows: dict[str, int] = {}
-    for path, count in zip(paths, found[_ROWS].to_pylist(), strict=True):
-        rows[path] = rows.get(path, 0) + count
-    if _FILES not in found.schema.names:
-        return BatchProfile(values, tuple(paths), rows)
-    spread = Spread(1 + pc.max(found[_TASK]).as_py(), pc.sum(found[_FILES]).as_py())
-    return BatchProfile(values, tuple(paths), rows, spread)
+    spread = None
+    if _FILES in found.schema.names:
+        spread = Spread(1 + pc.max(found[_TASK]).as_py(), pc.sum(found[_FILES]).as_py())
+    return BatchProfile.of(table, values, found[_ROWS].to_pylist(), spread)
+
+
+def profile_scan(spark: SparkSession, job: IngestJob, scan: SourceScan, table: HudiTable) -> BatchProfile:
+    """As :func:`profile_batch`, of rows that tasks read with pyarrow.
+
+    :param spark: the session.
+    :param job: the ingestion.
+    :param scan: the rows, with the table's types.
+    :param table: the table.
+    :raises SparkNeededError: when Spark would read a file in another way.
+    """
+    values, counts, by_task = count_partitions(spark, scan, table.config)
+    if not counts:
+        raise _is_empty(job)
+    spread = None if job.kind_on(table).gathers_keys else Spread(len(by_task), sum(by_task))
+    return BatchProfile.of(table, values, counts, spread)
+
+
+def _is_empty(job: IngestJob) -> EmptySourceError:
+    return EmptySourceError(
+        f"source {job.source} holds no row; nothing was written", source=list(job.source.paths)
+    )
 
 
 def _aggregated(job: IngestJob, frame: DataFrame, table: HudiTable, columns: BatchColumns) -> pa.Table:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from airflow_provider.exceptions import SparkNeededError, UnreadableSourceError
 from airflow_provider.ingestion.columns import check_columns, check_locations
 from airflow_provider.ingestion.files import find_files
 from airflow_provider.ingestion.ingest_job import IngestJob
@@ -19,11 +21,12 @@ from airflow_provider.ingestion.write_rows import write_rows
 from airflow_provider.locks import LockProvider
 from airflow_provider.metastore import AnyMetastore
 from airflow_provider.spark.indexing import write_base_files
-from airflow_provider.spark.ingestion.batch_profile import profile_batch
+from airflow_provider.spark.ingestion.batch_profile import profile_batch, profile_scan
 from airflow_provider.spark.ingestion.rows import SparkRows
+from airflow_provider.spark.ingestion.scan import SourceScan
 from airflow_provider.spark.ingestion.source import arrow_schema, conformed, open_source
 from airflow_provider.spark.ingestion.windows import in_window
-from airflow_provider.spark.session import tasks_end_with
+from airflow_provider.spark.session import parallelism, tasks_end_with, with_settings
 from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:
@@ -82,27 +85,21 @@ def write_source(
     """
     began = time.monotonic()
     before = table.schema
-    incoming = open_source(spark, job, before) if dataframe is None else dataframe
-    columns = check_columns(job, arrow_schema(incoming, before), table, before)
-    check_locations(columns.table, table.config)
-    if job.source.window is not None:
-        incoming = in_window(incoming, job.source.window, columns.table)
-    frame = conformed(incoming, columns.rows, table.config)
-    with _settings(spark, _PROFILING):
-        profile = profile_batch(job, frame, table, columns)
+    rows = None if dataframe is not None else _scanned_by_tasks(spark, job, table, before)
+    if rows is None:
+        rows = _read_by_spark(spark, job, table, before, dataframe)
     log.info(
         "source %s read: %s%s rows of %d partitions, in %.1f s",
-        *(job.source, _files_of(job), f"{sum(profile.rows.values()):,}", len(profile.rows)),
+        *(job.source, _files_of(job, rows.scan), f"{sum(rows.counts.values()):,}", len(rows.counts)),
         time.monotonic() - began,
     )
 
     @contextmanager
     def around(ingestion: Ingestion) -> Iterator[None]:
-        transfer = _transfer(columns.table, ingestion.row_bytes)
-        with tasks_end_with(spark, ingestion.writer.instant), _settings(spark, transfer), rows:
+        transfer = _transfer(rows.columns.table, ingestion.row_bytes)
+        with tasks_end_with(spark, ingestion.writer.instant), with_settings(spark, transfer), rows:
             yield
 
-    rows = SparkRows.of(job, table, columns, frame, profile)
     return write_rows(
         job,
         table,
@@ -114,15 +111,58 @@ def write_source(
     )
 
 
-def _files_of(job: IngestJob) -> str:
+def _scanned_by_tasks(
+    spark: SparkSession, job: IngestJob, table: HudiTable, before: pa.Schema
+) -> SparkRows | None:
+    """The rows of plain Parquet files; None if Spark has to read the source."""
+    scan = SourceScan.of(job, table, before, parallelism(spark))
+    if scan is None or any(spark.conf.get(name, usual) != usual for name, usual in _USUAL_READER.items()):
+        return None
+    columns = check_columns(job, scan.came, table, before)
+    check_locations(columns.table, table.config)
+    scan = scan.fitted(columns, arrival=job.kind_on(table).looks_up_keys)
+    try:
+        profile = profile_scan(spark, job, scan, table)
+    except (SparkNeededError, UnreadableSourceError) as error:  # Spark may be told to skip broken files
+        log.info("source %s is read by Spark: %s", job.source, error)
+        return None
+
+    @cache
+    def read() -> DataFrame:
+        return conformed(open_source(spark, job, before), columns.rows, table.config)
+
+    return SparkRows.of(job, table, columns, profile, spark, read, scan)
+
+
+def _read_by_spark(
+    spark: SparkSession, job: IngestJob, table: HudiTable, before: pa.Schema, dataframe: DataFrame | None
+) -> SparkRows:
+    incoming = open_source(spark, job, before) if dataframe is None else dataframe
+    columns = check_columns(job, arrow_schema(incoming, before), table, before)
+    check_locations(columns.table, table.config)
+    if job.source.window is not None:
+        incoming = in_window(incoming, job.source.window, columns.table)
+    frame = conformed(incoming, columns.rows, table.config)
+    with with_settings(spark, _PROFILING):
+        profile = profile_batch(job, frame, table, columns)
+    return SparkRows.of(job, table, columns, profile, spark, lambda: frame)
+
+
+def _files_of(job: IngestJob, scan: SourceScan | None) -> str:
     """Number and bytes of the source's files, if this process can find them out."""
     with suppress(Exception):  # Spark has read the source, perhaps from a storage that only Spark reaches
-        found = find_files(job.source, job.storage_options)
+        found = find_files(job.source, job.storage_options) if scan is None else scan.files
         return f"{found}, {found.size:,} bytes, "
     return ""
 
 
 # --- the session --------------------------------------------------------------------------
+
+_USUAL_READER = {
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.binaryAsString": "false",
+}
+"""With other settings, Spark's reader gives columns other types than pyarrow."""
 
 _PROFILING = {"spark.sql.shuffle.partitions": "8"}  # the shuffle adds up only a few counts
 
@@ -141,18 +181,3 @@ def _transfer(columns: pa.Schema, row_bytes: float) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS_A_BATCH),
     }
-
-
-@contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, previous in before.items():
-            if previous is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, previous)

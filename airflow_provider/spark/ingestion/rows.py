@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, partial, reduce
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -39,8 +39,17 @@ from airflow_provider.spark.ingestion.routing import (
     target_of_new_rows,
     with_partition_entry,
 )
+from airflow_provider.spark.ingestion.scan import (
+    PACKED_ROWS,
+    Routes,
+    SourceScan,
+    packed,
+    scanned,
+    sent_again,
+    unpacked,
+)
 from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, location_columns, tag
-from airflow_provider.spark.session import parallelism
+from airflow_provider.spark.session import parallelism, with_settings
 from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task, write_task_where_read
 from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
@@ -49,40 +58,59 @@ from airflow_provider.table.keys import partition_paths, record_keys
 from airflow_provider.table.metadata_table import MetadataPartition, RecordLocation, UsableIndexes
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 _PLACES, _BUCKET = "_places", "_bucket"
+_MOST_PACKED = 256  # targets; a task packs the rows of each apart, so that there should be many of them
 
 
 @dataclass(frozen=True)
 class _Sent:
     """Rows, and the targets that they are sent to.
 
-    :param frame: the rows with their target's number.
+    :param rows_of: returns the rows of some targets, by their numbers.
     :param counts: number of rows by target.
     :param partitions: partition path by target.
     """
 
-    frame: DataFrame
+    rows_of: Callable[[Collection[int]], DataFrame]
     counts: Mapping[int, int]
     partitions: Mapping[int, str]
 
 
+@dataclass(frozen=True)
+class _Tasks:
+    """The tasks that write the rows of a plan.
+
+    :param reports: their reports, when it is evaluated.
+    :param rows_of: returns the rows of some targets, by their numbers.
+    :param settings: Spark's settings during the evaluation.
+    """
+
+    reports: DataFrame
+    rows_of: Callable[[Collection[int]], DataFrame]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class SparkRows(IncomingRows):
-    """Rows of a DataFrame that fit into a table. As a context manager it frees Spark's cache.
+    """Rows that fit into a table. As a context manager it frees Spark's cache.
 
     :param table: the table.
     :param columns: the rows' columns beside the table's.
-    :param frame: the rows; it is evaluated more than once.
     :param profile: the check of the rows.
+    :param spark: the session.
+    :param read: returns the rows as Spark reads them; the DataFrame is evaluated more than once.
+    :param scan: the same rows as tasks read them with pyarrow; None if only Spark can read them.
     """
 
     table: HudiTable
     columns: BatchColumns
-    frame: DataFrame
     profile: BatchProfile
+    spark: SparkSession
+    read: Callable[[], DataFrame]
+    scan: SourceScan | None = None
     _sent: list[_Sent] = field(default_factory=list)
     _persisted: list[DataFrame] = field(default_factory=list)
 
@@ -98,22 +126,34 @@ class SparkRows(IncomingRows):
         job: IngestJob,
         table: HudiTable,
         columns: BatchColumns,
-        frame: DataFrame,
         profile: BatchProfile,
+        spark: SparkSession,
+        read: Callable[[], DataFrame],
+        scan: SourceScan | None = None,
     ) -> SparkRows:
         """Prepare rows for a table.
 
         :param job: the ingestion.
         :param table: its table.
         :param columns: the rows' columns beside the table's.
-        :param frame: the rows, with the table's types.
         :param profile: the check of the rows.
+        :param spark: the session.
+        :param read: returns the rows, with the table's types where Spark needs these.
+        :param scan: the scan of the same rows, if there is one.
         """
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-        if job.kind_on(table).looks_up_keys:
-            frame = frame.withColumn(ARRIVAL, F.monotonically_increasing_id())
-        return cls(table, columns, frame, profile)
+        @cache  # no two columns of arrivals are alike to Spark
+        def with_arrival() -> DataFrame:
+            return read().withColumn(ARRIVAL, F.monotonically_increasing_id())
+
+        looks_up_keys = job.kind_on(table).looks_up_keys
+        return cls(table, columns, profile, spark, with_arrival if looks_up_keys else read, scan)
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows as Spark reads them."""
+        return self.read()
 
     def __enter__(self) -> Self:
         return self
@@ -221,40 +261,60 @@ class SparkRows(IncomingRows):
 
     def send(self, plan: FileGroupPlan, write_plan: WritePlan) -> list[Report]:
         """See :meth:`IncomingRows.send`."""
-        columns = self.frame.columns
-        key_columns = self.table.config.record_key_fields
+        tasks = self._by_scan(plan, write_plan) or self._by_frame(plan, write_plan)
+        with progress_logged(write_plan), with_settings(self.spark, tasks.settings):
+            reports = merged_reports(report_of(row) for row in tasks.reports.toArrow().to_pylist())
+        counts = {report.target: report.rows_in for report in reports}
+        partitions = {number: target.partition_path for number, target in plan.targets.items()}
+        self._sent.append(_Sent(tasks.rows_of, counts, partitions))
+        return reports
+
+    def _by_scan(self, plan: FileGroupPlan, write_plan: WritePlan) -> _Tasks | None:
+        """The writing tasks, if no step before has needed Spark's rows."""
+        scan, is_located = self.scan, self._tags is not None or bool(plan.buckets)
+        if scan is None or is_located or len(plan.targets) > _MOST_PACKED:
+            return None
+        routes = Routes(self.table.config, plan.shares)
+        if self._stay_where_read(plan):
+            write = write_task_where_read(write_plan, partial(scanned, scan, routes))
+            reports = scan.numbers(self.spark).mapInArrow(write, REPORT_SCHEMA)
+        else:
+            moved = routed(packed(self.spark, scan, routes, plan.first), plan.first, len(plan.targets))
+            reports = moved.mapInArrow(write_task(write_plan, unpacked), REPORT_SCHEMA)
+        return _Tasks(reports, partial(sent_again, self.spark, scan, routes), PACKED_ROWS)
+
+    def _by_frame(self, plan: FileGroupPlan, write_plan: WritePlan) -> _Tasks:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
         if plan.buckets and self._index is not None:
             frame, target = self._by_buckets(plan, self._index)
         else:
+            key_columns = self.table.config.record_key_fields
             frame, target = target_of_new_rows(self.frame, self.profile, plan.shares, key_columns)
         if self._tags is not None:
             frame, target = self._with_tags(frame, target, self._tags, plan)
-        sent = numbered(frame, target, columns)
-        spread = self.profile.spread
-        if spread is not None and spread.suffices(len(plan.targets), parallelism(self.frame.sparkSession)):
-            tasks = sent.mapInArrow(write_task_where_read(write_plan), REPORT_SCHEMA)
+        sent = numbered(frame, target, self.frame.columns)
+        if self._stay_where_read(plan):
+            reports = sent.mapInArrow(write_task_where_read(write_plan), REPORT_SCHEMA)
         else:
-            moved = routed(sent, plan.first, len(plan.targets))
-            tasks = moved.mapInArrow(write_task(write_plan), REPORT_SCHEMA)
-        with progress_logged(write_plan):
-            reports = merged_reports(report_of(row) for row in tasks.toArrow().to_pylist())
-        counts = {report.target: report.rows_in for report in reports}
-        partitions = {number: target.partition_path for number, target in plan.targets.items()}
-        self._sent.append(_Sent(sent, counts, partitions))
-        return reports
+            moved = routed(sent, plan.first, len(plan.targets)).drop(TARGET)
+            reports = moved.mapInArrow(write_task(write_plan), REPORT_SCHEMA)
+        return _Tasks(reports, lambda numbers: sent.where(F.col(TARGET).isin(list(numbers))).drop(TARGET))
+
+    def _stay_where_read(self, plan: FileGroupPlan) -> bool:
+        spread = self.profile.spread
+        return spread is not None and spread.suffices(len(plan.targets), parallelism(self.spark))
 
     def sent_to(self, numbers: Collection[int]) -> SparkRows:
         """See :meth:`IncomingRows.sent_to`.
 
         :raises CommitError: when the source returns other rows than the first time.
         """
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
         chosen, counts = [], dict.fromkeys(self.counts, 0)
         for sent in self._sent:
             here = sorted(sent.counts.keys() & set(numbers))
             if here:
-                chosen.append(sent.frame.where(F.col(TARGET).isin(here)).drop(TARGET))
+                chosen.append(sent.rows_of(here))
             for number in here:
                 counts[sent.partitions[number]] += sent.counts[number]
         frame = self._persist(reduce(lambda one, other: one.unionByName(other), chosen))
@@ -265,7 +325,9 @@ class SparkRows(IncomingRows):
                 "it come to rest, or materialise it, and try again"
             )
         profile = replace(self.profile, rows={path: count for path, count in counts.items() if count})
-        return SparkRows(self.table, self.columns, frame, profile, self._sent, self._persisted)
+        return replace(
+            self, profile=profile, read=lambda: frame, scan=None, _sent=self._sent, _persisted=self._persisted
+        )
 
     def unsent(self) -> SparkRows:
         """See :meth:`IncomingRows.unsent`."""

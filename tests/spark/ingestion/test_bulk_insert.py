@@ -53,7 +53,7 @@ def unmoved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider.spark.ingestion.rows.routed", routed)
 
 
-@pytest.mark.usefixtures("unmoved")
+@pytest.mark.usefixtures("unmoved", "reader")
 def test_each_task_writes_the_rows_that_it_has_read(lake: SparkLake, tmp_path: Path) -> None:
     table = table_of(lake)
     first, second = rows(range(100), "a"), rows(range(100, 250), "b")
@@ -71,7 +71,7 @@ def test_rows_are_moved_where_the_files_would_be_many(lake: SparkLake) -> None:
     table.check(content)
 
 
-@pytest.mark.usefixtures("unmoved")
+@pytest.mark.usefixtures("unmoved", "reader")
 def test_a_task_begins_another_file_when_one_is_full(lake: SparkLake, tmp_path: Path) -> None:
     table = table_of(lake)
     texts = [f"{n:x}{'abcdefgh'[n % 8] * (n % 5)}" for n in range(400_000)]
@@ -87,7 +87,7 @@ def test_a_task_begins_another_file_when_one_is_full(lake: SparkLake, tmp_path: 
     assert pa.compute.count_distinct(snapshot(table.table).to_table(["id"])["id"]).as_py() == 400_000
 
 
-@pytest.mark.usefixtures("unmoved")
+@pytest.mark.usefixtures("unmoved", "reader")
 def test_keys_that_are_generated_differ_between_tasks(lake: SparkLake, tmp_path: Path) -> None:
     table = table_of(lake, record_key=None)
     first, second = rows(range(60), "a"), rows(range(60), "b")

@@ -13,6 +13,7 @@ from tests.ingestion_contract.sources import ALIKE, COLUMNS
 from tests.spark.lake import SparkLake
 
 
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("name", ALIKE)
 def test_both_make_the_same_table(lake: SparkLake, tmp_path: Path, name: str) -> None:
     case = ALIKE[name]

@@ -1,0 +1,29 @@
+"""Plain Parquet files of a source, which Spark's tasks read with pyarrow.
+
+Spark's own reader makes rows of the files, moves the rows, and makes Arrow's columns of them for Python. That
+takes most of the time of a bulk insert. A task that reads the files itself has Arrow's columns at once, and
+Spark moves them as bytes. Both give the same rows, see :mod:`airflow_provider.ingestion.files`. Begin to read
+at ``source_scan``.
+"""
+
+from airflow_provider.spark.ingestion.scan.packed_rows import (
+    PACKED_ROWS,
+    packed,
+    scanned,
+    sent_again,
+    unpacked,
+)
+from airflow_provider.spark.ingestion.scan.partition_counts import count_partitions
+from airflow_provider.spark.ingestion.scan.routes import Routes
+from airflow_provider.spark.ingestion.scan.source_scan import SourceScan
+
+__all__ = [
+    "PACKED_ROWS",
+    "Routes",
+    "SourceScan",
+    "count_partitions",
+    "packed",
+    "scanned",
+    "sent_again",
+    "unpacked",
+]

@@ -1,0 +1,77 @@
+"""The check of a source's rows before anything is written: counts by partition, bad keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider.exceptions import TableServiceError
+from airflow_provider.spark.ingestion.scan.packed_rows import PACKED, pack, pack_error, unpacked
+from airflow_provider.spark.ingestion.scan.source_scan import SourceScan, tasks_of
+from airflow_provider.table.keys import record_keys
+from airflow_provider.table.properties import TableConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COUNT = pa.field("_count", pa.int64())
+
+
+def count_partitions(
+    spark: SparkSession, scan: SourceScan, config: TableConfig
+) -> tuple[pa.Table, list[int], list[int]]:
+    """Count the rows of each partition, and refuse rows that cannot be written.
+
+    :param spark: the session.
+    :param scan: the scan.
+    :param config: the table's configuration.
+    :return: distinct partition values, the number of rows with each of them, and the number of partition
+        values that each task has read, without tasks that have read none.
+    :raises InvalidRecordKeyError: when a key is null or empty, or could be mistaken for another key.
+    :raises IncompatibleSchemaError: when a column that must not be null contains null.
+    :raises UnreadableSourceError: when a file cannot be read.
+    :raises SparkNeededError: when Spark would read a file in another way.
+    """
+    fields = list(config.partition_fields)
+    required = [field.name for field in scan.rows if not field.nullable]
+    # Without a column to check, any column counts the rows.
+    checked = {*fields, *config.record_key_fields, *required} or {scan.rows.names[0]}
+    with_counts = pa.schema([*(scan.rows.field(name).with_nullable(True) for name in fields), _COUNT])
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        (task,) = tasks_of(batches)
+        try:
+            sums = _sums((_counted(rows, config) for rows in scan.batches(task, checked)), with_counts)
+            yield pack([(task, sums)])
+        except TableServiceError as error:
+            yield pack_error(task, error)
+
+    # A task packs one batch: a row for each of its partition values.
+    batches = unpacked(scan.numbers(spark).mapInArrow(run, PACKED).toArrow().to_batches())
+    counts = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
+    sums = _sums(counts, with_counts)
+    return sums.select(fields), sums[_COUNT.name].to_pylist(), [each.num_rows for each in counts]
+
+
+def _counted(rows: pa.Table, config: TableConfig) -> pa.Table:
+    if not config.generates_keys:
+        record_keys(rows.combine_chunks(), config)
+    ones = pa.array(np.ones(rows.num_rows, np.int64))
+    fields = config.partition_fields
+    return pa.table([*(rows[name] for name in fields), ones], [*fields, _COUNT.name])
+
+
+def _sums(tables: Iterable[pa.Table], with_counts: pa.Schema) -> pa.Table:
+    """Add up the counts of equal partition values; one batch."""
+    *fields, count = with_counts.names
+    found = [_summed(table.cast(with_counts), fields, count) for table in tables if table.num_rows]
+    if not found:
+        return with_counts.empty_table()
+    return _summed(pa.concat_tables(found), fields, count).cast(with_counts).combine_chunks()
+
+
+def _summed(rows: pa.Table, fields: list[str], count: str) -> pa.Table:
+    return rows.group_by(fields).aggregate([(count, "sum")]).rename_columns([*fields, count])
