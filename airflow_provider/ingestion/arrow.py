@@ -45,7 +45,7 @@ from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.files import BloomFilter
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.keys import partition_paths, record_keys
+from airflow_provider.table.keys import location_columns, partition_paths, record_keys
 from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes
 from airflow_provider.table.schema import conform
 from airflow_provider.table.storage import Storage
@@ -56,6 +56,7 @@ _TELL_EVERY_SECONDS = 10.0
 
 _Numbers = npt.NDArray[np.int64]
 
+_LARGE_CHUNKS = 65_536  # rows of a chunk, from which on rows stay in their chunks
 _WORTH_THREADS = 50_000  # from so many rows on, threads are faster
 _MANY_FILES = 64  # from so many files on, one thread encodes a file while another waits for the disk
 
@@ -169,9 +170,22 @@ class _Sent:
         for begin, end in itertools.pairwise(borders.tolist()):
             yield int(numbers[begin]), positions[begin:end]
 
-    def chosen(self, positions: _Numbers | None) -> pa.Table:
-        """Rows by their positions; all rows if there are none."""
-        return self.rows if positions is None else self.rows.take(pa.array(positions))
+    def batches(self, positions: _Numbers | None) -> Iterator[pa.RecordBatch]:
+        """Rows by their positions, in ascending order; all rows if there are none.
+
+        The rows are taken from each chunk when a task wants them: all chunks as one would be a copy of all
+        rows, made by one thread.
+        """
+        if positions is None:
+            yield from self.rows.to_batches(max_chunksize=ROWS_A_WRITE)
+            return
+        begin = 0
+        for chunk in self.rows.to_batches():
+            end = begin + chunk.num_rows
+            first, last = np.searchsorted(positions, (begin, end)).tolist()
+            for here in range(first, last, ROWS_A_WRITE):
+                yield chunk.take(pa.array(positions[here : min(here + ROWS_A_WRITE, last)] - begin))
+            begin = end
 
 
 def _for_sorting(numbers: _Numbers) -> npt.NDArray[np.integer[Any]]:
@@ -221,9 +235,12 @@ class ArrowRows(IncomingRows):
         columns = check_columns(job, data.schema, table, known)
         if not data.num_rows:
             raise EmptySourceError(f"the data for table {table.location} holds no row; nothing was written")
-        rows = conform(data, columns.rows).combine_chunks()
-        keys = _numbers_of(rows) if table.config.generates_keys else record_keys(rows, table.config)
-        paths = partition_paths(rows, table.config).dictionary_encode()
+        rows, config = conform(data, columns.rows), table.config
+        if rows.num_rows < _LARGE_CHUNKS * max(each.num_chunks for each in rows.columns):
+            rows = rows.combine_chunks()
+        located = rows.select(location_columns(config)).combine_chunks()
+        keys = _numbers_of(rows) if config.generates_keys else record_keys(located, config)
+        paths = partition_paths(located if located.num_columns else rows, config).dictionary_encode()
         if job.kind_on(table).looks_up_keys:
             rows = rows.append_column(ARRIVAL, _numbers_of(rows))
         partitions = paths.indices.to_numpy().astype(np.int64)
@@ -309,7 +326,7 @@ class ArrowRows(IncomingRows):
         def write(target: tuple[int, _Numbers | None]) -> Report:
             number, positions = target
             task = FileGroupTask(write_plan, number, write_token=f"{number}-0-0")
-            return task.run(sent.chosen(positions).to_batches(max_chunksize=ROWS_A_WRITE))
+            return task.run(sent.batches(positions))
 
         if len(sent.positions) < _WORTH_THREADS and len(write_plan.targets) < _MANY_FILES:
             return list(_logged(write_plan, _until_an_error(map(write, sent.by_target()))))

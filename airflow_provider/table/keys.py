@@ -63,6 +63,14 @@ def record_keys(batch: pa.Table | pa.RecordBatch, fields: Sequence[str] | TableC
     return pc.binary_join_element_wise(*parts, "")
 
 
+def location_columns(config: TableConfig) -> list[str]:
+    """The columns that identify a row's record: partition and key.
+
+    :param config: the table's configuration.
+    """
+    return list(dict.fromkeys([*config.partition_fields, *config.record_key_fields]))
+
+
 def partition_path(values: Sequence[object], config: TableConfig) -> str:
     """The folder of the rows with these partition values.
 

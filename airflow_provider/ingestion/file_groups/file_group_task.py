@@ -312,7 +312,8 @@ class FileGroupTask:
         if (deletes := self._semantics.deletions(rows)) is not None and deletes.any():
             rows = rows.filter(pa.array(~deletes))  # there is no record to delete
         config = self._plan.config
-        writer.write(rows, None if config.generates_keys else record_keys(rows.combine_chunks(), config))
+        keys = rows.select(config.record_key_fields).combine_chunks()  # a copy of all columns takes longer
+        writer.write(rows, None if config.generates_keys else record_keys(keys, config))
 
     # --- files --------------------------------------------------------------------------
 

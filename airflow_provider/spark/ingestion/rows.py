@@ -48,13 +48,13 @@ from airflow_provider.spark.ingestion.scan import (
     sent_again,
     unpacked,
 )
-from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, location_columns, tag
+from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, tag
 from airflow_provider.spark.session import parallelism, with_settings
 from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task, write_task_where_read
 from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.file_groups import BaseFile, FileGroupId
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.keys import partition_paths, record_keys
+from airflow_provider.table.keys import location_columns, partition_paths, record_keys
 from airflow_provider.table.metadata_table import MetadataPartition, RecordLocation, UsableIndexes
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from airflow_provider.spark.ingestion.routing import with_partition_entry
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.files import BloomFilter
 from airflow_provider.table.hudi_table import HudiTable
-from airflow_provider.table.keys import partition_paths, record_keys
+from airflow_provider.table.keys import location_columns, partition_paths, record_keys
 from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes, file_group_indexes
 from airflow_provider.table.properties import TableConfig
 from airflow_provider.table.storage import Storage
@@ -187,11 +187,6 @@ def locate_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Itera
             yield from hits.filter(pc.is_valid(hits[FILE])).to_batches()
 
     return run
-
-
-def location_columns(config: TableConfig) -> list[str]:
-    """The columns that identify a row's record: partition and key."""
-    return list(dict.fromkeys([*config.partition_fields, *config.record_key_fields]))
 
 
 def probe_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -58,7 +58,7 @@ def count_partitions(
 
 def _counted(rows: pa.Table, config: TableConfig) -> pa.Table:
     if not config.generates_keys:
-        record_keys(rows.combine_chunks(), config)
+        record_keys(rows.select(config.record_key_fields).combine_chunks(), config)
     ones = pa.array(np.ones(rows.num_rows, np.int64))
     fields = config.partition_fields
     return pa.table([*(rows[name] for name in fields), ones], [*fields, _COUNT.name])

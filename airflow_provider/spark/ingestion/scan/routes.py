@@ -55,7 +55,8 @@ class Routes:
         if self.config.generates_keys:
             codes = np.arange(seen, seen + table.num_rows).astype(np.uint64)
         else:
-            codes = java_hashes(record_keys(table.combine_chunks(), self.config)).astype(np.uint64)
+            keys = table.select(self.config.record_key_fields).combine_chunks()
+            codes = java_hashes(record_keys(keys, self.config)).astype(np.uint64)
         codes = (codes * _GOLDEN_RATIO) >> np.uint64(33)
         for number in divided:
             here = np.flatnonzero(partitions == number)
