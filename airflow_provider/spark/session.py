@@ -302,6 +302,15 @@ def parallelism(spark: SparkSession) -> int:
         return int(spark.conf.get("spark.default.parallelism", None) or _USUAL_PARALLELISM)
 
 
+def is_on_this_machine(spark: SparkSession) -> bool:
+    """Whether a session's tasks run on this machine, so that they see its disk.
+
+    :param spark: the session.
+    """
+    is_connected = type(spark).__module__.startswith("pyspark.sql.connect")
+    return not is_connected and str(spark.sparkContext.master).startswith("local")
+
+
 def _tag(instant: str) -> str:
     return f"table-services-{instant}"
 

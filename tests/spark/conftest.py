@@ -34,5 +34,5 @@ def lake(spark: SparkSession, tmp_path: Path) -> SparkLake:
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Parquet files are read by tasks, which is the default, or by Spark's own reader."""
     if request.param == "Spark":
-        monkeypatch.setattr(SourceScan, "of", lambda *_: None)
+        monkeypatch.setattr(SourceScan, "of", lambda *_, **__: None)
     return str(request.param)

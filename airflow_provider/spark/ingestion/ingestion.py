@@ -26,7 +26,7 @@ from airflow_provider.spark.ingestion.rows import SparkRows
 from airflow_provider.spark.ingestion.scan import SourceScan
 from airflow_provider.spark.ingestion.source import arrow_schema, conformed, open_source
 from airflow_provider.spark.ingestion.windows import in_window
-from airflow_provider.spark.session import parallelism, tasks_end_with, with_settings
+from airflow_provider.spark.session import is_on_this_machine, parallelism, tasks_end_with, with_settings
 from airflow_provider.table.hudi_table import HudiTable
 
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ def _scanned_by_tasks(
     spark: SparkSession, job: IngestJob, table: HudiTable, before: pa.Schema
 ) -> SparkRows | None:
     """The rows of plain Parquet files; None if Spark has to read the source."""
-    scan = SourceScan.of(job, table, before, parallelism(spark))
+    sees_disk = is_on_this_machine(spark)
+    scan = SourceScan.of(job, table, before, parallelism=parallelism(spark), sees_disk=sees_disk)
     if scan is None or any(spark.conf.get(name, usual) != usual for name, usual in _USUAL_READER.items()):
         return None
     columns = check_columns(job, scan.came, table, before)

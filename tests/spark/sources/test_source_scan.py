@@ -19,7 +19,9 @@ from airflow_provider.exceptions import (
     UnreadableSourceError,
 )
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.spark.session import with_settings
+from airflow_provider.spark import IngestJob
+from airflow_provider.spark.ingestion.scan import SourceScan
+from airflow_provider.spark.session import is_on_this_machine, with_settings
 from airflow_provider.table import snapshot
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import KIB, in_order
@@ -80,6 +82,30 @@ def test_of_equal_versions_the_last_one_of_the_files_wins(table: SparkLakeTable,
         pq.write_table(rows(range(50), value=value), tmp_path / f"{number}.parquet")
     table.load("upsert", tmp_path / "*.parquet")
     table.check_now(rows(range(50), value="third").to_pylist())
+
+
+@pytest.mark.parametrize("table_type", ["copy_on_write", "merge_on_read"])
+def test_deletes_and_rows_that_lack_columns(lake: SparkLake, tmp_path: Path, table_type: str) -> None:
+    table = lake.create(SCHEMA, partition_by=["part"], ordering_field="ts", table_type=table_type)
+    assert isinstance(table, SparkLakeTable)
+    ingest_arrow(table.location, rows(range(100)), "bulk_insert")
+    pq.write_table(rows(range(90, 110), ts=2).drop_columns(["value"]), tmp_path / "a.parquet")
+    result = table.load("delete", tmp_path / "a.parquet")
+    assert result["rows_deleted"] == 10
+    table.check_now(rows(range(90)).to_pylist())
+    if table_type == "copy_on_write":
+        table.load("upsert", tmp_path / "a.parquet", set_null_for_missing_columns=True)
+        came = [{**each, "value": None} for each in rows(range(90, 110), ts=2).to_pylist()]
+        table.check_now([*rows(range(90)).to_pylist(), *came])
+
+
+def test_a_cluster_may_see_other_files_on_its_disk(table: SparkLakeTable, tmp_path: Path) -> None:
+    pq.write_table(rows(range(10)), tmp_path / "a.parquet")
+    job = IngestJob.of(table.location, (str(tmp_path / "a.parquet"),))
+    for sees_disk in (True, False):
+        scan = SourceScan.of(job, table.table, SCHEMA, parallelism=2, sees_disk=sees_disk)
+        assert (scan is not None) is sees_disk
+    assert is_on_this_machine(table.spark)
 
 
 @pytest.mark.usefixtures("by_tasks")

@@ -18,7 +18,6 @@ from airflow_provider.ingestion.files import SourceFile, SourceFiles, find_files
 from airflow_provider.ingestion.ingest_job import IngestJob, Source
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import conform
-from airflow_provider.table.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +26,7 @@ _MIB = 1024 * 1024
 _MOST_BYTES_A_TASK = 128 * _MIB  # as Spark's spark.sql.files.maxPartitionBytes
 _OPENING = 4 * _MIB  # a file costs as much as so many bytes of it; as spark.sql.files.openCostInBytes
 
+_DISK = "file"
 _ROWS_A_BATCH = 16_384
 BYTES_A_WRITE = 32 * _MIB
 """Bytes of rows that a task reads at a time, unless there are :data:`ROWS_A_WRITE` rows before."""
@@ -83,15 +83,22 @@ class SourceScan:
     arrival: bool = False
 
     @classmethod
-    def of(cls, job: IngestJob, table: HudiTable, columns: pa.Schema, parallelism: int) -> SourceScan | None:
+    def of(
+        cls, job: IngestJob, table: HudiTable, columns: pa.Schema, *, parallelism: int, sees_disk: bool
+    ) -> SourceScan | None:
         """The scan of a job's source; None if Spark has to read the source.
 
         :param job: the ingestion.
         :param table: its table. The source has to be on the same kind of storage, which each task reaches.
         :param columns: the table's columns.
         :param parallelism: number of tasks that run at the same time.
+        :param sees_disk: whether the tasks see this machine's disk. Otherwise they may see other files at the
+            same path, and Spark has to find the source's files itself.
         """
-        if not _is_plain(job.source) or not _is_near(job.source, table.storage):
+        schemes = {_scheme(path) for path in job.source.paths}
+        if not _is_plain(job.source) or schemes != {_scheme(table.storage.root)}:
+            return None
+        if _DISK in schemes and not sees_disk:
             return None
         # Spark finds out itself what is wrong with the source, or reads it after all.
         with suppress(InvalidInputError):
@@ -151,12 +158,8 @@ def _is_plain(source: Source) -> bool:
     return bool(source.paths) and is_parquet and not source.source_options and source.window is None
 
 
-def _is_near(source: Source, storage: Storage) -> bool:
-    return {_scheme(path) for path in source.paths} == {_scheme(storage.root)}
-
-
 def _scheme(path: str) -> str:
-    return path.partition("://")[0].lower().replace("s3a", "s3") if "://" in path else "file"
+    return path.partition("://")[0].lower().replace("s3a", "s3") if "://" in path else _DISK
 
 
 def ranges_of_tasks(files: Iterable[SourceFile], parallelism: int) -> Iterator[tuple[FileRange, ...]]:
