@@ -221,10 +221,11 @@ class Ours:
         processes.set_forkserver_preload([__name__])
         self._pipe, far = processes.Pipe()
         loop = _serve if self._given[3] is None else _write
-        self._process = processes.Process(target=loop, args=(far, *self._given))
+        # Both are daemons: a test run that is stopped has to end, and to end them.
+        self._process = processes.Process(target=loop, args=(far, *self._given), daemon=True)
         self._process.start()
         far.close()
-        self._thread = threading.Thread(target=self._listen, args=(self._pipe,))
+        self._thread = threading.Thread(target=self._listen, args=(self._pipe,), daemon=True)
         self._thread.start()
 
     def signal(self, number: signal.Signals) -> None:
