@@ -240,7 +240,7 @@ class ArrowRows(IncomingRows):
             rows = rows.combine_chunks()
         located = rows.select(location_columns(config)).combine_chunks()
         keys = _numbers_of(rows) if config.generates_keys else record_keys(located, config)
-        paths = partition_paths(located if located.num_columns else rows, config).dictionary_encode()
+        paths = partition_paths(located, config).dictionary_encode()
         if job.kind_on(table).looks_up_keys:
             rows = rows.append_column(ARRIVAL, _numbers_of(rows))
         partitions = paths.indices.to_numpy().astype(np.int64)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.spark.ingestion import spark_schema
+from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of
 from airflow_provider.table.file_groups import FileSlice, ValidWriteIds
 from airflow_provider.table.files import BaseFileReader, FileColumns
 from airflow_provider.table.hudi_table import HudiTable
@@ -184,13 +185,11 @@ def _merged(
         return spark.createDataFrame([], spark_schema(columns))
 
     def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for rows in reader.rows(slices[number], columns.names):
-                    yield from rows.cast(columns).to_batches()
+        for number in numbers_of(batches):
+            for rows in reader.rows(slices[number], columns.names):
+                yield from rows.cast(columns).to_batches()
 
-    numbers = spark.range(len(slices), numPartitions=len(slices))
-    return numbers.mapInArrow(rows_of, spark_schema(columns))
+    return numbered_tasks(spark, len(slices)).mapInArrow(rows_of, spark_schema(columns))
 
 
 def _with_row_ids(rows: DataFrame, table: HudiTable, *, meta_columns: bool) -> DataFrame:

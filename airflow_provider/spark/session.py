@@ -134,7 +134,7 @@ def _quieter(spark: SparkSession) -> SparkSession:
 
 def _tell_user_interface(spark: SparkSession) -> None:
     """Log the URL of Spark's user interface; Spark Connect does not report one."""
-    if not type(spark).__module__.startswith("pyspark.sql.connect") and (url := spark.sparkContext.uiWebUrl):
+    if not _is_remote(spark) and (url := spark.sparkContext.uiWebUrl):
         log.info("Spark's user interface: %s", url)
 
 
@@ -307,8 +307,12 @@ def is_on_this_machine(spark: SparkSession) -> bool:
 
     :param spark: the session.
     """
-    is_connected = type(spark).__module__.startswith("pyspark.sql.connect")
-    return not is_connected and str(spark.sparkContext.master).startswith("local")
+    return not _is_remote(spark) and str(spark.sparkContext.master).startswith("local")
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    """Whether it is a session over Spark Connect, which has no Spark context."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _tag(instant: str) -> str:

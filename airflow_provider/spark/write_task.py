@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
 from airflow_provider.ingestion.file_groups import FileGroupTask, NewFileGroupsTask, Report, WritePlan
+from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of
 from airflow_provider.table.timeline import WriteStat
 
 if TYPE_CHECKING:
@@ -77,11 +78,10 @@ def run_tasks(spark: SparkSession, tasks: Sequence[TableTask]) -> list[WriteStat
     """
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield _described(tasks[number], _write_token(number))
+        for number in numbers_of(batches):
+            yield _described(tasks[number], _write_token(number))
 
-    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    numbers = numbered_tasks(spark, len(tasks))
     rows = numbers.mapInArrow(run, "write_stat string, error string").toArrow().to_pylist()
     for row in rows:
         if row["error"] is not None:

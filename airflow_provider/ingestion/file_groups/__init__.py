@@ -19,6 +19,7 @@ from airflow_provider.ingestion.file_groups.file_group_task import (
     FileGroupTask,
     Report,
     WritePlan,
+    gathered,
     merged_reports,
 )
 from airflow_provider.ingestion.file_groups.new_file_groups_task import (
@@ -42,6 +43,7 @@ __all__ = [
     "WritePlan",
     "add_shares",
     "bytes_per_row",
+    "gathered",
     "merged_reports",
     "plan_tagged",
     "plan_without_tagging",

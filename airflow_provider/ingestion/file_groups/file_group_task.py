@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -382,21 +383,22 @@ def _write_stat(target: Target, written: WrittenFile, inserts: int, updates: int
     )
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def gathered(batches: Iterable[pa.RecordBatch], *, most_bytes: float = math.inf) -> Iterator[pa.Table]:
     """Batches joined into larger ones: each write has a fixed cost, and Spark's batches are small.
 
     :param batches: batches of rows.
+    :param most_bytes: bytes at which a larger batch ends, even if it has few rows.
     """
     waiting: list[pa.RecordBatch] = []
-    count = 0
+    count = size = 0
     for batch in batches:
         if not batch.num_rows:
             continue
         waiting.append(batch)
-        count += batch.num_rows
-        if count >= ROWS_A_WRITE:
+        count, size = count + batch.num_rows, size + batch.nbytes
+        if count >= ROWS_A_WRITE or size >= most_bytes:
             yield pa.Table.from_batches(waiting)
-            waiting, count = [], 0
+            waiting, count, size = [], 0, 0
     if waiting:
         yield pa.Table.from_batches(waiting)
 

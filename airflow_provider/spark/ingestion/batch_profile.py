@@ -83,8 +83,7 @@ class BatchProfile:
         :param spread: see :class:`BatchProfile`.
         :raises InvalidPartitionValueError: when a value cannot name a folder.
         """
-        has_partitions = bool(values.column_names)
-        paths = partition_paths(values, table.config).to_pylist() if has_partitions else [""]
+        paths = partition_paths(values, table.config).to_pylist()
         rows: dict[str, int] = {}
         for path, count in zip(paths, counts, strict=True):
             rows[path] = rows.get(path, 0) + count

@@ -49,6 +49,7 @@ from airflow_provider.spark.ingestion.scan import (
     unpacked,
 )
 from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, tag
+from airflow_provider.spark.numbered_tasks import numbered_tasks
 from airflow_provider.spark.session import parallelism, with_settings
 from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task, write_task_where_read
 from airflow_provider.table.bucket_index import BucketIndex
@@ -277,7 +278,7 @@ class SparkRows(IncomingRows):
         routes = Routes(self.table.config, plan.shares)
         if self._stay_where_read(plan):
             write = write_task_where_read(write_plan, partial(scanned, scan, routes))
-            reports = scan.numbers(self.spark).mapInArrow(write, REPORT_SCHEMA)
+            reports = numbered_tasks(self.spark, len(scan.tasks)).mapInArrow(write, REPORT_SCHEMA)
         else:
             moved = routed(packed(self.spark, scan, routes, plan.first), plan.first, len(plan.targets))
             reports = moved.mapInArrow(write_task(write_plan, unpacked), REPORT_SCHEMA)

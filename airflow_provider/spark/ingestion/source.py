@@ -141,18 +141,28 @@ def arrow_schema(frame: DataFrame, table: pa.Schema) -> pa.Schema:
     :raises IncompatibleSchemaError: when a column has a type that Arrow lacks.
     """
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
-        # Before Spark 4.2 the time zone is always UTC.
-        names_zone = "timezone" in signature(to_arrow_schema).parameters
-        convert = partial(to_arrow_schema, timezone="UTC") if names_zone else to_arrow_schema
-        incoming = convert(frame.schema)
+        incoming = in_arrow(frame.schema)
     except PySparkException as error:
         raise IncompatibleSchemaError(
             f"a column of the source has a type that no table can store ({error}); cast it in the source"
         ) from error
     return as_coarse_as(incoming, table)
+
+
+def in_arrow(columns: StructType) -> pa.Schema:
+    """Columns of Spark in the types in which Spark sends them to Python.
+
+    :param columns: the columns in Spark's types.
+    :raises PySparkException: when a column has a type that Arrow lacks.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # Before Spark 4.2 the time zone is always UTC.
+    names_zone = "timezone" in signature(to_arrow_schema).parameters
+    convert = partial(to_arrow_schema, timezone="UTC") if names_zone else to_arrow_schema
+    return convert(columns)
 
 
 def conformed(frame: DataFrame, rows: pa.Schema, config: TableConfig) -> DataFrame:

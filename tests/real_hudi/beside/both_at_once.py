@@ -146,7 +146,7 @@ class Theirs:
         self._started += 1
         self._ends.clear()
         self._jvm = Jvm(self._folder / str(self._started))
-        self._thread = threading.Thread(target=self._loop, args=(self._jvm,))
+        self._thread = threading.Thread(target=self._loop, args=(self._jvm,), daemon=True)
         self._thread.start()
 
     def signal(self, number: signal.Signals) -> None:
@@ -221,7 +221,7 @@ class Ours:
         processes.set_forkserver_preload([__name__])
         self._pipe, far = processes.Pipe()
         loop = _serve if self._given[3] is None else _write
-        # Both are daemons: a test run that is stopped has to end, and to end them.
+        # A test run that is stopped has to end, and to end them: so processes and threads are daemons.
         self._process = processes.Process(target=loop, args=(far, *self._given), daemon=True)
         self._process.start()
         far.close()

@@ -181,7 +181,7 @@ def kill_theirs(another: Jvm, shared: SharedTable, point: Point) -> str:
             else:
                 done.set()
 
-        thread = threading.Thread(target=write)
+        thread = threading.Thread(target=write, daemon=True)
         thread.start()
         while not point(shared, before) and not done.is_set():
             time.sleep(0.001)

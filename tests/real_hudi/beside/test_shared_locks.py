@@ -92,7 +92,7 @@ def test_both_write_at_once_under_the_lock_file(hudi: Session, jvm: Jvm, locatio
         except BaseException as error:
             failures.append(error)
 
-    thread = threading.Thread(target=write_all)
+    thread = threading.Thread(target=write_all, daemon=True)
     thread.start()
     for turn in range(8):
         lock = open_lock(OURS, shared.table.storage)

@@ -21,11 +21,13 @@ import json, sys
 from pyspark.sql import SparkSession
 from airflow_provider.exceptions import to_dict, TableServiceError
 from airflow_provider.spark import IngestJob, ingest, read_snapshot
+from airflow_provider.spark.session import is_on_this_machine
 from airflow_provider.table import HudiTable
 
 location = sys.argv[1]
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.session.timeZone", "UTC").getOrCreate()
 assert type(spark).__module__.startswith("pyspark.sql.connect"), type(spark)
+assert not is_on_this_machine(spark), "the server may be on another one"
 said = []
 for text in sys.argv[2:]:
     job = IngestJob.from_json(text)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider.exceptions import (
     IncompatibleSchemaError,
@@ -19,12 +20,16 @@ from airflow_provider.exceptions import (
     UnreadableSourceError,
 )
 from airflow_provider.ingestion import ingest_arrow
-from airflow_provider.spark import IngestJob
+from airflow_provider.spark import IngestJob, ingest
 from airflow_provider.spark.ingestion.scan import SourceScan
+from airflow_provider.spark.ingestion.source import open_source
 from airflow_provider.spark.session import is_on_this_machine, with_settings
-from airflow_provider.table import snapshot
+from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.storage import Storage
 from tests.ingestion_contract.interleaving import MeetingLock
 from tests.ingestion_contract.lake import KIB, in_order
+from tests.processes.locks.conftest import s3_options
+from tests.processes.servers import s3_endpoint
 from tests.spark.lake import SparkLake, SparkLakeTable
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "value": pa.string(), "ts": pa.int64()})
@@ -43,13 +48,23 @@ def table(lake: SparkLake) -> SparkLakeTable:
 
 
 @pytest.fixture
-def by_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail if Spark reads the source."""
+def read_by_spark(monkeypatch: pytest.MonkeyPatch) -> list[IngestJob]:
+    """The jobs whose source Spark's own reader has read."""
+    read: list[IngestJob] = []
 
-    def opened(*_: object) -> None:
-        pytest.fail("Spark reads the source")
+    def opened(spark: SparkSession, job: IngestJob, columns: pa.Schema) -> DataFrame:
+        read.append(job)
+        return open_source(spark, job, columns)
 
     monkeypatch.setattr("airflow_provider.spark.ingestion.ingestion.open_source", opened)
+    return read
+
+
+@pytest.fixture
+def by_tasks(read_by_spark: list[IngestJob]) -> Iterator[None]:
+    """Fail if Spark reads the source."""
+    yield
+    assert not read_by_spark
 
 
 @pytest.mark.usefixtures("by_tasks")
@@ -109,19 +124,43 @@ def test_a_cluster_may_see_other_files_on_its_disk(table: SparkLakeTable, tmp_pa
 
 
 @pytest.mark.usefixtures("by_tasks")
-def test_many_partitions(table: SparkLakeTable, tmp_path: Path) -> None:
-    content = rows(range(400), parts=200)
-    pq.write_table(content, tmp_path / "a.parquet")
-    table.load("upsert", tmp_path / "a.parquet")
-    assert len(table.files()) == 200
-    table.check_now(content.to_pylist())
+def test_a_source_on_the_object_store_of_its_table(spark: SparkSession, tmp_path: Path) -> None:
+    """This Spark has no file system for it."""
+    with s3_endpoint(tmp_path / "server.log") as port:
+        options = s3_options(port)
+        storage = Storage("s3://lake", options)
+        storage._filesystem.mkdir("lake")
+        pq.write_table(rows(range(100)), tmp_path / "a.parquet")
+        storage.put("in/a.parquet", (tmp_path / "a.parquet").read_bytes())
+        table = HudiTable.create(
+            "s3://lake/t",
+            name="t",
+            schema=SCHEMA,
+            record_key=["id"],
+            partition_by=["part"],
+            storage_options=options,
+        )
+        for operation in ("bulk_insert", "upsert"):
+            job = IngestJob.of(
+                table.location, ("s3a://lake/in/*.parquet",), operation=operation, storage_options=options
+            )
+            ingest(spark, job)
+        assert snapshot(table).to_table().sort_by("id").select(SCHEMA.names) == rows(range(100))
 
 
-def test_so_many_partitions_that_spark_moves_single_rows(table: SparkLakeTable, tmp_path: Path) -> None:
-    content = rows(range(600), parts=300)
+@pytest.mark.parametrize(("partitions", "moves_rows"), [(256, False), (257, True)])
+def test_of_too_many_partitions_spark_moves_single_rows(
+    table: SparkLakeTable,
+    tmp_path: Path,
+    read_by_spark: list[IngestJob],
+    partitions: int,
+    moves_rows: bool,
+) -> None:
+    content = rows(range(2 * partitions), parts=partitions)
     pq.write_table(content, tmp_path / "a.parquet")
     table.load("upsert", tmp_path / "a.parquet")
-    assert len(table.files()) == 300
+    assert bool(read_by_spark) is moves_rows
+    assert len(table.files()) == partitions
     table.check_now(content.to_pylist())
 
 
@@ -153,9 +192,8 @@ def test_times_get_the_tables_unit(lake: SparkLake, tmp_path: Path) -> None:
     result = table.load("upsert", tmp_path / "a.parquet", lock=lock, on_conflict="rebase")
     assert table.table.schema.equals(schema)
     assert result["rebases"] == 1
-    assert (
-        table.rows() == table.spark_rows() == in_order(content)
-    )  # hudi-rs reads no local times of milliseconds
+    # hudi-rs reads no local times of milliseconds.
+    assert table.rows() == table.spark_rows() == in_order(content)
 
 
 def broken(folder: Path) -> None:

@@ -12,7 +12,9 @@ import pyarrow as pa
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
 from airflow_provider.ingestion.file_groups import ARRIVAL, TARGET, rows_by_target
 from airflow_provider.spark.ingestion.scan.routes import Routes
-from airflow_provider.spark.ingestion.scan.source_scan import BYTES_A_WRITE, SourceScan, tasks_of
+from airflow_provider.spark.ingestion.scan.source_scan import BYTES_A_WRITE, SourceScan
+from airflow_provider.spark.ingestion.source import in_arrow, spark_schema
+from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +37,7 @@ def scanned(scan: SourceScan, routes: Routes, batches: Iterable[pa.RecordBatch])
     :param routes: the rows' targets.
     :param batches: the task's number.
     """
-    for task in tasks_of(batches):
+    for task in numbers_of(batches):
         for table in routes.numbered(scan.batches(task)):
             yield from table.combine_chunks().to_batches()
 
@@ -57,7 +59,7 @@ def packed(spark: SparkSession, scan: SourceScan, routes: Routes, first: int) ->
         except TableServiceError as error:
             yield pack_error(first, error)
 
-    return scan.numbers(spark).mapInArrow(run, PACKED)
+    return numbered_tasks(spark, len(scan.tasks)).mapInArrow(run, PACKED)
 
 
 def pack(parts: Iterable[tuple[int, pa.Table]]) -> pa.RecordBatch:
@@ -112,15 +114,13 @@ def sent_again(spark: SparkSession, scan: SourceScan, routes: Routes, numbers: C
     :param routes: the rows' targets.
     :param numbers: numbers of the targets.
     """
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-
     columns = scan.rows.append(pa.field(ARRIVAL, pa.int64())) if scan.arrival else scan.rows
-    kinds = from_arrow_schema(columns, prefer_timestamp_ntz=True)
-    as_spark_sends = to_arrow_schema(kinds, timezone="UTC")
+    kinds = spark_schema(columns)
+    as_spark_sends = in_arrow(kinds)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in scanned(scan, routes, batches):
             chosen = rows.filter(pa.array(np.isin(rows[TARGET].to_numpy(), list(numbers))))
             yield from pa.Table.from_batches([chosen]).select(columns.names).cast(as_spark_sends).to_batches()
 
-    return scan.numbers(spark).mapInArrow(run, kinds)
+    return numbered_tasks(spark, len(scan.tasks)).mapInArrow(run, kinds)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.spark.ingestion.scan.packed_rows import PACKED, pack, pack_error, unpacked
-from airflow_provider.spark.ingestion.scan.source_scan import SourceScan, tasks_of
+from airflow_provider.spark.ingestion.scan.source_scan import SourceScan
+from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.properties import TableConfig
 
@@ -42,7 +43,7 @@ def count_partitions(
     with_counts = pa.schema([*(scan.rows.field(name).with_nullable(True) for name in fields), _COUNT])
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        (task,) = tasks_of(batches)
+        (task,) = numbers_of(batches)
         try:
             sums = _sums((_counted(rows, config) for rows in scan.batches(task, checked)), with_counts)
             yield pack([(task, sums)])
@@ -50,8 +51,8 @@ def count_partitions(
             yield pack_error(task, error)
 
     # A task packs one batch: a row for each of its partition values.
-    batches = unpacked(scan.numbers(spark).mapInArrow(run, PACKED).toArrow().to_batches())
-    counts = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
+    packed = numbered_tasks(spark, len(scan.tasks)).mapInArrow(run, PACKED).toArrow()
+    counts = [pa.Table.from_batches([batch]) for batch in unpacked(packed.to_batches()) if batch.num_rows]
     sums = _sums(counts, with_counts)
     return sums.select(fields), sums[_COUNT.name].to_pylist(), [each.num_rows for each in counts]
 

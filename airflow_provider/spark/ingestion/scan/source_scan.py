@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +13,11 @@ import pyarrow.parquet as pq
 
 from airflow_provider.exceptions import InvalidInputError
 from airflow_provider.ingestion.columns import BatchColumns, as_coarse_as
-from airflow_provider.ingestion.file_groups import ARRIVAL, ROWS_A_WRITE
+from airflow_provider.ingestion.file_groups import ARRIVAL, gathered
 from airflow_provider.ingestion.files import SourceFile, SourceFiles, find_files, open_parquet
 from airflow_provider.ingestion.ingest_job import IngestJob, Source
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import conform
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _MIB = 1024 * 1024
 _MOST_BYTES_A_TASK = 128 * _MIB  # as Spark's spark.sql.files.maxPartitionBytes
@@ -29,7 +26,7 @@ _OPENING = 4 * _MIB  # a file costs as much as so many bytes of it; as spark.sql
 _DISK = "file"
 _ROWS_A_BATCH = 16_384
 BYTES_A_WRITE = 32 * _MIB
-"""Bytes of rows that a task reads at a time, unless there are :data:`ROWS_A_WRITE` rows before."""
+"""Bytes of rows that a task reads at a time, if they are fewer than are written at a time."""
 
 
 class FileRange(NamedTuple):
@@ -136,20 +133,13 @@ class SourceScan:
                 number += fitted.num_rows
             yield fitted
 
-    def numbers(self, spark: SparkSession) -> DataFrame:
-        """The numbers of the tasks, each for a task of its own.
-
-        :param spark: the session.
-        """
-        return spark.range(0, len(self.tasks), 1, len(self.tasks))
-
     def _read(self, task: int, names: list[str]) -> Iterator[pa.Table]:
         columns = pa.schema([self.schema.field(name) for name in names])
         for piece in self.tasks[task]:
             with open_parquet(self.files.filesystem, piece.file, like=self.schema) as (parquet, _):
                 groups = piece.row_groups(parquet.metadata)
                 batches = parquet.iter_batches(_ROWS_A_BATCH, groups, names, use_threads=False)
-                for table in _gathered(batches):
+                for table in gathered(batches, most_bytes=BYTES_A_WRITE):
                     yield table.select(names).cast(columns)
 
 
@@ -182,25 +172,3 @@ def ranges_of_tasks(files: Iterable[SourceFile], parallelism: int) -> Iterator[t
             ranges.append(FileRange(file, begin, end))
             taken += end - begin + _OPENING
     yield tuple(ranges)
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= ROWS_A_WRITE or size >= BYTES_A_WRITE:
-            yield pa.Table.from_batches(waiting)
-            waiting, rows, size = [], 0, 0
-    if rows:
-        yield pa.Table.from_batches(waiting)
-
-
-def tasks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers of :meth:`SourceScan.numbers`, as a task gets them.
-
-    :param batches: what Spark sends.
-    """
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
