@@ -121,8 +121,12 @@ def _comparison(each: Filter, schema: pa.Schema) -> pc.Expression:
     if operator.endswith("in"):
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise InvalidInputError(f"{each!r}: after {operator!r} come several values, such as a list")
+        values = _values(value, kind)
+        found = field.isin(values)
+        if pa.types.is_floating(kind) and pc.any(pc.equal(values, 0.0)).as_py():
+            # As in SQL, zero is in a list with minus zero. Arrow finds neither in a file of only zeros.
+            found |= field == pa.scalar(0.0, kind)
         # As in SQL, a null is neither in a list nor not in it.
-        found = field.isin(_values(value, kind))
         return (found if operator == "in" else ~found) & field.is_valid()
     if value is None:
         raise InvalidInputError(f"{each!r}: nothing compares with None; use 'is null' or 'is not null'")

@@ -74,6 +74,20 @@ def test_no_row_is_skipped(
             assert sorted(found) == sorted(everything.filter(where)["id"].to_pylist()), where
 
 
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_zero_and_minus_zero_are_one_value(zero: float) -> None:
+    with table_of([[{**NOTHING, "x": 0.0}], [{**NOTHING, "x": -0.0}], [{**NOTHING, "x": 1.5}]]) as plain:
+        for table in (plain, indexed(plain, "files", "column_stats")):
+            for where, ids in [
+                ([("x", "in", [zero])], {0, 1}),
+                ([("x", "in", [zero, 1.5])], {0, 1, 2}),
+                ([("x", "not in", [zero])], {2}),
+                ([("x", "=", zero)], {0, 1}),
+                ([("x", "!=", zero)], {2}),
+            ]:
+                assert set(snapshot(table, where=where).to_table()["id"].to_pylist()) == ids, where
+
+
 # --- what is skipped ----------------------------------------------------------------------------
 
 
