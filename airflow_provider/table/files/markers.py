@@ -1,22 +1,36 @@
-"""Hudi's markers: files that name the data files of a write, each put before its data file.
+"""Hudi's markers: they name the data files of a write, each put before its data file.
 
 Another Hudi writer that rolls back a dead write finds its files by the markers; without markers it deletes
-nothing. These are direct markers: one empty file for each data file, which is Hudi's default without a file
-``MARKERS.type``. On an object store a marker costs one request, and a data file costs several. Before a write
-commits, it finds the files of failed task attempts by their markers, and deletes them. It deletes its markers
-once it has committed; a rollback deletes those of the write that it undoes.
+nothing. Before a write commits, it finds the files of failed task attempts by their markers, and deletes
+them. It deletes its markers once it has committed; a rollback deletes those of the write that it undoes.
 
-Sources: ``DirectWriteMarkers``, ``HoodieTable.reconcileAgainstMarkers``, ``MarkerBasedRollbackStrategy``,
-``TimelineArchiverV2`` of Apache Hudi.
+On a local file system each process adds a line for each data file to a file of its own, ``MARKERS<id>``,
+beside the file ``MARKERS.type`` (Hudi's default, ``TIMELINE_SERVER_BASED``). Files and folders for single
+markers would make commits slow: ext4 does not use the inode of a deleted file again within half a minute. An
+object store has no appends, so there each data file has an empty file of its own (``DIRECT``): one request,
+where a data file costs several.
+
+Sources: ``DirectWriteMarkers``, ``TimelineServerBasedWriteMarkers``, ``MarkerUtils``,
+``HoodieTable.reconcileAgainstMarkers``, ``MarkerBasedRollbackStrategy``, ``TimelineArchiverV2`` of Apache
+Hudi.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from enum import StrEnum
+from functools import cache
+from uuid import uuid4
 
 from airflow_provider.table.storage import Storage
 
 MARKERS_FOLDER = ".hoodie/.temp"
+
+_OF_PROCESS = "MARKERS"
+_TYPE = "MARKERS.type"
+_TIMELINE_SERVER_BASED = b"TIMELINE_SERVER_BASED"
 
 
 class MarkerType(StrEnum):
@@ -40,7 +54,22 @@ def write_marker(storage: Storage, instant: str, data_file: str, marker_type: Ma
     :param data_file: path of the data file, relative to the table.
     :param marker_type: the kind of the data file.
     """
-    storage.put_if_absent(f"{MARKERS_FOLDER}/{instant}/{data_file}.marker.{marker_type}", b"")
+    folder, marker = f"{MARKERS_FOLDER}/{instant}", f"{data_file}.marker.{marker_type}"
+    if not storage.takes_appends:
+        storage.put_if_absent(f"{folder}/{marker}", b"")
+        return
+    mine, line = f"{folder}/{_OF_PROCESS}{_process(os.getpid())}", f"{marker}\n".encode()
+    if not storage.append(mine, line):
+        # The type comes first: without it another Hudi writer looks for files of single markers.
+        storage.put_if_absent(f"{folder}/{_TYPE}", _TIMELINE_SERVER_BASED)
+        if not storage.put_if_absent(mine, line):  # another thread was faster
+            storage.append(mine, line)
+
+
+@cache
+def _process(pid: int) -> int:
+    """A number of this process, which no process on another machine has; a forked process has its own."""
+    return uuid4().int >> 65
 
 
 def marked_files(storage: Storage, instant: str) -> list[str]:
@@ -50,8 +79,18 @@ def marked_files(storage: Storage, instant: str) -> list[str]:
     :param instant: requested time of the write.
     """
     folder = f"{MARKERS_FOLDER}/{instant}"
-    markers = (each.path.removeprefix(f"{folder}/") for each in storage.list(folder, recursive=True))
-    return [marker.rpartition(".marker.")[0] for marker in markers]
+    return [marker.rpartition(".marker.")[0] for marker in _markers(storage, folder)]
+
+
+def _markers(storage: Storage, folder: str) -> Iterator[str]:
+    for file in storage.list(folder, recursive=True):
+        name = file.path.removeprefix(f"{folder}/")
+        if not name.startswith(_OF_PROCESS):
+            yield name
+        elif name != _TYPE:
+            with suppress(FileNotFoundError):  # just deleted by a rollback
+                lines = storage.read(file.path).decode().splitlines()
+                yield from (line for line in lines if ".marker." in line)
 
 
 def delete_markers(storage: Storage, instant: str) -> None:

@@ -55,6 +55,23 @@ def read(target: str) -> bytes:
         os.close(descriptor)
 
 
+def append(target: str, data: bytes) -> bool:
+    """Add data to the end of a file in one step; False when there is no file.
+
+    :param target: absolute path.
+    :param data: what is added.
+    """
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_APPEND)
+    except FileNotFoundError:
+        return False
+    try:
+        _write(descriptor, data)
+    finally:
+        os.close(descriptor)
+    return True
+
+
 def delete_folder(target: str) -> None:
     """Delete a folder with everything in it.
 
@@ -239,13 +256,17 @@ def _create(target: str) -> int:
     return _open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:  # a disk that becomes full writes only a part
+        left = left[os.write(descriptor, left) :]
+
+
 def _stage(target: str, data: bytes) -> str:
     staged = f"{target.rpartition('/')[0]}/{STAGED}{os.urandom(16).hex()}"
     descriptor = _create(staged)
     try:
-        left = memoryview(data)
-        while left:  # a disk that becomes full writes only a part
-            left = left[os.write(descriptor, left) :]
+        _write(descriptor, data)
     except OSError as error:
         os.unlink(staged)  # noqa: PTH108
         error.filename = target

@@ -240,6 +240,20 @@ class Storage:
             return
         local_files.put(self._forced(Place.CLAIM, Place.FLEETING, path=path), target, data)
 
+    @property
+    def takes_appends(self) -> bool:
+        """Whether :meth:`append` works; an object store cannot add to an object."""
+        return self._is_local
+
+    def append(self, path: str, data: bytes) -> bool:
+        """Add data to the end of a file, in one step that no other thread's data can divide.
+
+        The file is not forced to the disk.
+
+        :return: False when there is no such file; nothing is written then.
+        """
+        return local_files.append(self._absolute(path), data)
+
     def read(self, path: str) -> bytes:
         """The file's content.
 

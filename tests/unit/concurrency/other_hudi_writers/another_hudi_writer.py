@@ -151,10 +151,12 @@ class Jvm:
     def _take_away(self, instant: str, *, by_markers: bool = False) -> None:
         location = Path(self.table.location)
         markers = location / ".hoodie" / ".temp" / instant
-        named = {
-            location / path.relative_to(markers).with_name(path.name.rpartition(".marker.")[0])
-            for path in markers.rglob("*.marker.*")
-        }
+        # MarkerUtils: only the type tells that the markers are lines of files.
+        if markers.exists():
+            assert (markers / "MARKERS.type").read_text() == "TIMELINE_SERVER_BASED"
+        files = [path for path in markers.glob("MARKERS*") if path.name != "MARKERS.type"]
+        lines = [line for path in files for line in path.read_text().splitlines()]
+        named = {location / line.rpartition(".marker.")[0] for line in lines}
         for path in location.rglob(f"*{instant}*"):
             is_data = path.suffix == ".parquet" and (path in named or not by_markers)
             if is_data or (path.parent.name == "timeline" and path.name.startswith(instant)):

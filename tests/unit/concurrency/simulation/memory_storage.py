@@ -38,6 +38,8 @@ class MemoryStorage(Storage):
     def within(self, folder: str) -> Storage:
         return FolderStorage(self, folder)
 
+    takes_appends = False  # markers are single files, as on an object store
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         self.at("put_if_absent", path)
         if path in self._files:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import fsspec
@@ -16,7 +19,7 @@ from airflow_provider.services.clustering.clustering_plan import ClusteringSetti
 from airflow_provider.table import HudiTable
 from airflow_provider.table.file_names import new_file_id
 from airflow_provider.table.files.base_file_writer import BaseFileWriter
-from airflow_provider.table.files.markers import MarkerType, delete_markers, write_marker
+from airflow_provider.table.files.markers import MarkerType, delete_markers, marked_files, write_marker
 from airflow_provider.table.storage.storage import Storage
 from tests.unit.concurrency.other_hudi_writers.another_hudi_writer import (
     SCHEMA,
@@ -49,9 +52,11 @@ def table(tmp_path: Path) -> HudiTable:
 
 
 def markers(location: str) -> list[str]:
-    """All files and folders below the folder of markers."""
+    """All files and folders below the folder of markers, and the markers that are lines of files."""
     temp = Path(location) / ".hoodie" / ".temp"
-    return sorted(str(path.relative_to(temp)) for path in temp.rglob("*"))
+    files = [path for path in temp.glob("*/MARKERS*") if path.name != "MARKERS.type"]
+    lines = [f"{path.parent.name}/{line}" for path in files for line in path.read_text().splitlines()]
+    return sorted([*lines, *(str(path.relative_to(temp)) for path in temp.rglob("*"))])
 
 
 def data_files(table: HudiTable, instant: str) -> list[str]:
@@ -170,3 +175,44 @@ def test_on_an_object_store() -> None:
     delete_markers(storage, "20260101000000000")
     left = fsspec.filesystem("memory").find("/markers/trips")
     assert left == ["/markers/trips/.hoodie/.temp/20260101000000001/city=sf/b.parquet.marker.MERGE"]
+
+
+def test_threads_and_processes_add_to_one_folder(table: HudiTable) -> None:
+    instant, names = "20260101000000000", [f"city=sf/{number}.parquet" for number in range(400)]
+
+    def write(name: str) -> None:
+        write_marker(table.storage, instant, name, MarkerType.CREATE)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(write, names[:200]))
+    with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as processes:
+        list(processes.map(partial(_write_in_process, table.location, instant), names[200:], chunksize=50))
+    assert sorted(marked_files(table.storage, instant)) == sorted(names)
+    folder = Path(table.location, ".hoodie", ".temp", instant)
+    assert (folder / "MARKERS.type").read_text() == "TIMELINE_SERVER_BASED"
+    assert 3 <= len(list(folder.iterdir())) <= 4
+
+
+def _write_in_process(location: str, instant: str, name: str) -> None:
+    write_marker(Storage(location), instant, name, MarkerType.CREATE)
+
+
+def test_the_type_comes_first(table: HudiTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    put: list[str] = []
+    real = Storage.put_if_absent
+
+    def watched(self: Storage, path: str, data: bytes) -> bool:
+        put.append(path.rpartition("/")[2])
+        return real(self, path, data)
+
+    monkeypatch.setattr(Storage, "put_if_absent", watched)
+    write_marker(table.storage, "20260101000000000", "city=sf/a.parquet", MarkerType.CREATE)
+    assert put[0] == "MARKERS.type"
+    assert len(put) == 2
+
+
+def test_single_markers_of_an_earlier_release_count(table: HudiTable) -> None:
+    instant = "20260101000000000"
+    table.storage.put_if_absent(f".hoodie/.temp/{instant}/city=sf/a.parquet.marker.CREATE", b"")
+    write_marker(table.storage, instant, "city=sf/b.parquet", MarkerType.MERGE)
+    assert sorted(marked_files(table.storage, instant)) == ["city=sf/a.parquet", "city=sf/b.parquet"]
