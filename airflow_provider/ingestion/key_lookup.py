@@ -110,6 +110,22 @@ def without_the_dead(hits: Sequence[Hit], keys: pa.Array, living: Living) -> lis
     return left
 
 
+def dead_hits(
+    at: Mapping[BaseFile, Sequence[int] | npt.NDArray[np.int64]], keys: pa.Array, living: Living
+) -> dict[BaseFile, npt.NDArray[np.int64]]:
+    """The hits that :func:`without_the_dead` leaves out.
+
+    :param at: the positions of the keys that are in each base file.
+    :param keys: record keys, without nulls.
+    :param living: see :func:`without_the_dead`.
+    :return: the positions of the keys that do not count, by base file.
+    """
+    left = dict(
+        without_the_dead([(base_file, np.asarray(each)) for base_file, each in at.items()], keys, living)
+    )
+    return {base_file: np.setdiff1d(each, left.get(base_file, [])) for base_file, each in at.items()}
+
+
 def located(
     indexes: UsableIndexes, keys: pa.Array, paths: pa.Array
 ) -> list[tuple[FileGroupId, npt.NDArray[np.int64]]] | None:

@@ -18,8 +18,8 @@ import pyarrow as pa
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
 from airflow_provider.indexing import IndexBuild, IndexJob, IndexResult, run_index, write_listing
 from airflow_provider.locks import LockProvider
+from airflow_provider.spark.numbered_tasks import spare_loaded_modules
 from airflow_provider.spark.session import parallelism, tasks_end_with
-from airflow_provider.spark.write_task import spare_loaded_modules
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.timeline import WriteStat
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
 from airflow_provider.ingestion.file_groups import FileGroupTask, NewFileGroupsTask, Report, WritePlan
-from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of
+from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of, task_context, task_number
 from airflow_provider.table.timeline import WriteStat
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ def write_task(plan: WritePlan, read: Read = iter) -> Callable[[Batches], Iterat
     """
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        number = min(plan.targets) + _context().partitionId()
+        number = min(plan.targets) + task_number()
         yield _to_arrow(FileGroupTask(plan, number, _write_token(number)).run(read(batches)))
 
     return run
@@ -50,7 +48,7 @@ def write_task_where_read(
     """
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        context = _context()
+        context = task_context()
         first, attempt = context.partitionId() * len(plan.targets), _attempt(context)
         yield from map(_to_arrow, NewFileGroupsTask(plan, first, attempt).run(read(batches)))
 
@@ -104,21 +102,11 @@ def _write_token(number: int) -> str:
 
     :param number: the number of the file group within the write.
     """
-    return f"{number}-{_attempt(_context())}"
+    return f"{number}-{_attempt(task_context())}"
 
 
 def _attempt(context: TaskContext) -> str:
     return f"{context.stageId()}-{context.taskAttemptId()}"
-
-
-def _context() -> TaskContext:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("runs only inside a Spark task")
-    spare_loaded_modules()
-    return context
 
 
 def report_of(row: Mapping[str, Any]) -> Report:
@@ -140,11 +128,3 @@ def _to_arrow(report: Report) -> pa.RecordBatch:
     }
     kinds = {"target": pa.int32(), "rows_in": pa.int64(), "write_stats": pa.string(), "error": pa.string()}
     return pa.RecordBatch.from_pylist([row], pa.schema(kinds))
-
-
-@cache
-def spare_loaded_modules() -> None:
-    """Exclude loaded modules from the garbage collection in Spark's worker."""
-    # Spark's worker collects garbage after every task, which walks through all loaded objects: 30 ms, a tenth
-    # of a small file group's merge. Frozen objects are left out.
-    gc.freeze()

@@ -30,6 +30,13 @@ def lake(spark: SparkSession, tmp_path: Path) -> SparkLake:
     return SparkLake(spark, tmp_path / "lake")
 
 
+@pytest.fixture(params=["DataFrame", "files"])
+def source(request: pytest.FixtureRequest, lake: SparkLake, tmp_path: Path) -> None:
+    """The rows that a test writes come from a DataFrame, or from files, which tasks read."""
+    if request.param == "files":
+        lake.from_files = tmp_path
+
+
 @pytest.fixture(params=["tasks", "Spark"])
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Parquet files are read by tasks, which is the default, or by Spark's own reader."""

@@ -17,33 +17,34 @@ from tests.ingestion_contract.lake import Lake, LakeTable, in_order
 
 
 class SparkLake(Lake):
-    """Makes tables, and writes to them by one Spark session."""
-
-    def __init__(self, spark: SparkSession, root: Path) -> None:
-        super().__init__(root)
-        self.spark = spark
-
-    def open(self, location: str) -> SparkLakeTable:
-        return SparkLakeTable(self.spark, location)
-
-
-class SparkLakeTable(LakeTable):
-    """One table, written through Spark.
+    """Makes tables, and writes to them by one Spark session.
 
     :ivar from_files: the folder for files of the rows that are written, which tasks read; None when the rows
         come from a DataFrame.
     """
 
-    def __init__(self, spark: SparkSession, location: str) -> None:
-        super().__init__(location)
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        super().__init__(root)
         self.spark = spark
         self.from_files: Path | None = None
+
+    def open(self, location: str) -> SparkLakeTable:
+        return SparkLakeTable(self, location)
+
+
+class SparkLakeTable(LakeTable):
+    """One table, written through Spark."""
+
+    def __init__(self, lake: SparkLake, location: str) -> None:
+        super().__init__(location)
+        self.spark = lake.spark
+        self._lake = lake
 
     def write(
         self, operation: str, rows: pa.Table, *, lock: LockProvider | None = None, **job: Any
     ) -> dict[str, Any]:
-        if self.from_files is not None:
-            file = self.from_files / f"{uuid4()}.parquet"
+        if self._lake.from_files is not None:
+            file = self._lake.from_files / f"{uuid4()}.parquet"
             pq.write_table(rows, file)
             return self.load(operation, file, lock=lock, **job)
         frame = self.spark.createDataFrame(rows, spark_schema(rows.schema))

@@ -122,18 +122,6 @@ def numbered(frame: DataFrame, target: Column, columns: Sequence[str]) -> DataFr
     return found.where(F.col(TARGET).isNotNull())
 
 
-def routed(frame: DataFrame, first: int, count: int) -> DataFrame:
-    """Move every row into the partition of its target.
-
-    :param frame: rows with the column :data:`TARGET`.
-    :param first: number of the first target, whose partition is number 0.
-    :param count: number of targets.
-    """
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    return frame.repartitionById(count, F.col(TARGET) - first)
-
-
 def _all_equal(frame: DataFrame, row: Mapping[str, Any]) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 

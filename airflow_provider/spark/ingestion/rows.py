@@ -8,7 +8,6 @@ from functools import cache, partial, reduce
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
 import pyarrow as pa
 
 from airflow_provider.exceptions import CommitError
@@ -26,30 +25,36 @@ from airflow_provider.ingestion.ingest_job import IngestJob
 from airflow_provider.ingestion.key_lookup import (
     Living,
     comes_twice,
+    dead_hits,
     is_there_already,
     lives_elsewhere,
-    without_the_dead,
 )
 from airflow_provider.spark.ingestion.batch_profile import BatchProfile
 from airflow_provider.spark.ingestion.buckets import bucket_of_rows
 from airflow_provider.spark.ingestion.progress import progress_logged
 from airflow_provider.spark.ingestion.routing import (
     numbered,
-    routed,
     target_of_new_rows,
     with_partition_entry,
 )
 from airflow_provider.spark.ingestion.scan import (
     PACKED_ROWS,
+    BucketRoutes,
     Routes,
+    Rows,
+    SharedRoutes,
     SourceScan,
+    TaggedRows,
+    find_buckets,
     packed,
     scanned,
     sent_again,
+    tagged_rows,
     unpacked,
 )
 from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, tag
-from airflow_provider.spark.numbered_tasks import numbered_tasks
+from airflow_provider.spark.ingestion.tagging_plan import TaggingPlan
+from airflow_provider.spark.numbered_tasks import numbered_tasks, to_numbered_tasks
 from airflow_provider.spark.session import parallelism, with_settings
 from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task, write_task_where_read
 from airflow_provider.table.bucket_index import BucketIndex
@@ -118,6 +123,7 @@ class SparkRows(IncomingRows):
     def __post_init__(self) -> None:
         self.counts = self.profile.rows
         self._tags: DataFrame | None = None
+        self._tagged: TaggedRows | None = None
         self._files: Sequence[BaseFile] = ()
         self._index: BucketIndex | None = None
 
@@ -172,13 +178,20 @@ class SparkRows(IncomingRows):
         living: Living | None = None,
     ) -> Mapping[BaseFile, int]:
         """See :meth:`IncomingRows.find`."""
+        table = self.table
         if indexes is not None and indexes.has(MetadataPartition.RECORD_INDEX):
             self.located_by = str(MetadataPartition.RECORD_INDEX)
-            self._files = [base_file for _, live in sorted(base_files.items()) for base_file in live]
-            found = locate(self.frame, self.table, self._files, indexes)
+            live = [base_file for _, files in sorted(base_files.items()) for base_file in files]
+            plan = TaggingPlan(table.storage, table.config, tuple(live), indexes=indexes)
         else:
             self.located_by = self._looked_in(indexes)
-            found, self._files = tag(self.frame, self.table, self.profile, base_files, indexes)
+            plan = TaggingPlan.of_files(table, base_files, indexes)
+        self._files = plan.files
+        if self.scan is not None:
+            with with_settings(self.spark, PACKED_ROWS):
+                self._tagged = tagged_rows(self.spark, self.scan, plan, self._persist, living)
+            return {self._files[number]: count for number, count in self._tagged.counts.items()}
+        found = tag(self.frame, self.profile, plan) if plan.bundles else locate(self.frame, plan)
         self._tags = self._persist(found)
         if living is not None:
             self._tags = self._without_the_dead(self._tags, living)
@@ -205,12 +218,11 @@ class SparkRows(IncomingRows):
         for position, numbers in enumerate(found[_PLACES].to_pylist()):
             for number in sorted(numbers):
                 at.setdefault(number, []).append(position)
-        before = [(self._files[number], np.array(positions)) for number, positions in sorted(at.items())]
-        left = dict(without_the_dead(before, keys, living))
+        out = dead_hits({self._files[number]: each for number, each in sorted(at.items())}, keys, living)
         gone = [
-            rows.take(pa.array(out)).append_column(FILE, pa.array([number] * len(out), pa.int32()))
-            for number, positions in sorted(at.items())
-            if (out := sorted({*positions} - {*left.get(self._files[number], np.array([])).tolist()}))
+            rows.take(pa.array(each)).append_column(FILE, pa.array([number] * len(each), pa.int32()))
+            for number in sorted(at)
+            if len(each := out[self._files[number]])
         ]
         if not gone:
             return tags
@@ -225,8 +237,9 @@ class SparkRows(IncomingRows):
         if found := repeated.limit(1).toArrow().to_pylist():
             rows = pa.Table.from_pylist(found).select(list(self.table.config.record_key_fields))
             raise comes_twice(record_keys(rows.cast(self._schema(rows)), self.table.config)[0].as_py())
-        leaving = [BaseFile(*group, "", "", "", 0) for group in sorted(replaced)]
-        known = locate(self.frame, self.table, leaving, indexes, moves=True)
+        leaving = tuple(BaseFile(*group, "", "", "", 0) for group in sorted(replaced))
+        plan = TaggingPlan(self.table.storage, self.table.config, leaving, indexes=indexes, moves=True)
+        known = locate(self.frame, plan)
         known = known.where(f"{FILE} = {ELSEWHERE}").limit(1)
         if known.count():
             key, _, location = self._located(known.select(*names), indexes)
@@ -251,6 +264,8 @@ class SparkRows(IncomingRows):
         self.located_by, self._index = BUCKETS, index
         if index.buckets == 1:
             return {path: [0] for path, count in self.counts.items() if count}
+        if self.scan is not None:
+            return find_buckets(self.spark, self.scan, self.table.config, index)
         paths = self.profile.paths
         places = {path: place for place, path in enumerate(paths)}
         frame, place = with_partition_entry(self.frame, self.profile, places, pa.int32())
@@ -271,18 +286,26 @@ class SparkRows(IncomingRows):
         return reports
 
     def _by_scan(self, plan: FileGroupPlan, write_plan: WritePlan) -> _Tasks | None:
-        """The writing tasks, if no step before has needed Spark's rows."""
-        scan, is_located = self.scan, self._tags is not None or bool(plan.buckets)
-        if scan is None or is_located or len(plan.targets) > _MOST_PACKED:
+        """The writing tasks, if they read the rows themselves; None if Spark reads them."""
+        scan, tagged, config = self.scan, self._tagged, self.table.config
+        if scan is None or (tagged is None and len(plan.targets) > _MOST_PACKED):
             return None
-        routes = Routes(self.table.config, plan.shares)
+        routes: Routes = SharedRoutes(config, plan.shares)
+        if self._index is not None:
+            routes = BucketRoutes(config, self._index, plan.buckets)
+        rows: Rows = partial(scanned, scan, routes)
+        tasks = numbered_tasks(self.spark, len(scan.tasks))
+        if tagged is not None and tagged.counts:
+            targets = [plan.updates.get(base_file.file_group, -1) for base_file in tagged.files]
+            rows = partial(scanned, scan, routes, tags=tagged.tags(targets))
+            tasks = tagged.by_task(len(scan.tasks))
         if self._stay_where_read(plan):
-            write = write_task_where_read(write_plan, partial(scanned, scan, routes))
-            reports = numbered_tasks(self.spark, len(scan.tasks)).mapInArrow(write, REPORT_SCHEMA)
+            reports = tasks.mapInArrow(write_task_where_read(write_plan, rows), REPORT_SCHEMA)
         else:
-            moved = routed(packed(self.spark, scan, routes, plan.first), plan.first, len(plan.targets))
+            sent = packed(tasks, rows, plan.first)
+            moved = to_numbered_tasks(sent, sent[TARGET] - plan.first, len(plan.targets))
             reports = moved.mapInArrow(write_task(write_plan, unpacked), REPORT_SCHEMA)
-        return _Tasks(reports, partial(sent_again, self.spark, scan, routes), PACKED_ROWS)
+        return _Tasks(reports, partial(sent_again, tasks, rows, scan), PACKED_ROWS)
 
     def _by_frame(self, plan: FileGroupPlan, write_plan: WritePlan) -> _Tasks:
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -298,7 +321,7 @@ class SparkRows(IncomingRows):
         if self._stay_where_read(plan):
             reports = sent.mapInArrow(write_task_where_read(write_plan), REPORT_SCHEMA)
         else:
-            moved = routed(sent, plan.first, len(plan.targets)).drop(TARGET)
+            moved = to_numbered_tasks(sent, F.col(TARGET) - plan.first, len(plan.targets)).drop(TARGET)
             reports = moved.mapInArrow(write_task(write_plan), REPORT_SCHEMA)
         return _Tasks(reports, lambda numbers: sent.where(F.col(TARGET).isin(list(numbers))).drop(TARGET))
 

@@ -7,8 +7,7 @@ the index's file groups instead, and no task opens a base file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,16 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider.exceptions import SnapshotUnavailableError
-from airflow_provider.ingestion.key_lookup import keys_in_base_file
 from airflow_provider.spark.ingestion.batch_profile import BatchProfile
 from airflow_provider.spark.ingestion.routing import with_partition_entry
-from airflow_provider.table.file_groups import BaseFile
-from airflow_provider.table.files import BloomFilter
-from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.spark.ingestion.tagging_plan import TaggingPlan, in_portions
+from airflow_provider.spark.numbered_tasks import task_number, to_numbered_tasks
 from airflow_provider.table.keys import location_columns, partition_paths, record_keys
-from airflow_provider.table.metadata_table import MetadataPartition, UsableIndexes, file_group_indexes
-from airflow_provider.table.properties import TableConfig
-from airflow_provider.table.storage import Storage
+from airflow_provider.table.metadata_table import file_group_indexes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,90 +36,39 @@ TWICE = -2
 
 _BUNDLE = "_bundle"
 _GROUP = "_group"
-_BUNDLE_BYTES = 256 * 1024 * 1024
-_MOST_BUNDLES = 16  # in a partition: its keys are sent once to each
-_ROWS_A_PROBE = 1_000_000
 
 
-@dataclass(frozen=True)
-class TaggingPlan:
-    """The part of the plan that tasks need for the look-up.
-
-    :param storage: the table's storage.
-    :param config: the table's configuration.
-    :param files: base files by their number.
-    :param bundles: numbers of the files of every task.
-    :param indexes: the table's indexes, which may contain the files' keys.
-    :param moves: whether a key may arrive for another partition than the one it is in.
-    """
-
-    storage: Storage
-    config: TableConfig
-    files: tuple[BaseFile, ...]
-    bundles: tuple[tuple[int, ...], ...]
-    indexes: UsableIndexes | None = None
-    moves: bool = False
-
-
-def tag(
-    frame: DataFrame,
-    table: HudiTable,
-    profile: BatchProfile,
-    to_tag: Mapping[str, Sequence[BaseFile]],
-    indexes: UsableIndexes | None = None,
-) -> tuple[DataFrame, tuple[BaseFile, ...]]:
+def tag(frame: DataFrame, profile: BatchProfile, plan: TaggingPlan) -> DataFrame:
     """Look up the incoming keys in the base files of their partitions.
 
     :param frame: incoming rows.
-    :param table: the table.
     :param profile: the rows' partitions.
-    :param to_tag: base files to search, by partition path.
-    :param indexes: the table's indexes.
+    :param plan: the base files to search.
     :return: key and partition columns and :data:`FILE` of every key that a file has (twice, if the key
-        arrives twice), and the files by number.
+        arrives twice).
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    files: list[BaseFile] = []
-    bundles: list[tuple[int, ...]] = []
-    of_partition: dict[str, list[int]] = {}
-    for partition, live in sorted(to_tag.items()):
-        for bundle in _bundled(live):
-            of_partition.setdefault(partition, []).append(len(bundles))
-            bundles.append(tuple(range(len(files), len(files) + len(bundle))))
-            files.extend(bundle)
-    columns = location_columns(table.config)
-    narrow, entry = with_partition_entry(frame.select(*columns), profile, of_partition, pa.list_(pa.int32()))
+    columns, entries = location_columns(plan.config), plan.of_partition
+    narrow, entry = with_partition_entry(frame.select(*columns), profile, entries, pa.list_(pa.int32()))
     keys = narrow.select(*columns, F.explode(entry).alias(_BUNDLE))
-    plan = TaggingPlan(table.storage, table.config, tuple(files), tuple(bundles), indexes)
-    schema = _schema(frame, columns, FILE)
-    sent = keys.repartitionById(len(bundles), _BUNDLE).drop(_BUNDLE)
-    return sent.mapInArrow(probe_task(plan), schema), plan.files
+    sent = to_numbered_tasks(keys, F.col(_BUNDLE), len(plan.bundles)).drop(_BUNDLE)
+    return sent.mapInArrow(probe_task(plan), _schema(frame, columns, FILE))
 
 
-def locate(
-    frame: DataFrame,
-    table: HudiTable,
-    files: Sequence[BaseFile],
-    indexes: UsableIndexes,
-    *,
-    moves: bool = False,
-) -> DataFrame:
+def locate(frame: DataFrame, plan: TaggingPlan) -> DataFrame:
     """Look up the incoming keys in the record index.
 
     :param frame: incoming rows.
-    :param table: the table.
-    :param files: base files, by their number.
-    :param indexes: the table's indexes; the record index is usable.
-    :param moves: whether a key may arrive for another partition than the one it is in.
+    :param plan: the base files by their number, and the record index.
     :return: like :func:`tag`. :data:`FILE` is :data:`ELSEWHERE` for a key that is not in a file of the row's
         partition but in another file, and :data:`TWICE` for a key that arrives for two partitions.
     """
-    columns = location_columns(table.config)
-    plan = TaggingPlan(table.storage, table.config, tuple(files), (), indexes, moves)
-    count = indexes.file_groups(MetadataPartition.RECORD_INDEX)
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    columns, count = location_columns(plan.config), plan.tasks
     sent = frame.select(*columns).mapInArrow(group_task(plan, count), _schema(frame, columns, _GROUP))
-    sent = sent.repartitionById(count, _GROUP).drop(_GROUP)
+    sent = to_numbered_tasks(sent, F.col(_GROUP), count).drop(_GROUP)
     return sent.mapInArrow(locate_task(plan), _schema(frame, columns, FILE))
 
 
@@ -161,7 +105,7 @@ def locate_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Itera
             raise ValueError("keys cannot be looked up without an index")
         numbers = {base_file.file_group: number for number, base_file in enumerate(plan.files)}
         seen: dict[str, str] = {}  # this task gets all rows of a key
-        for rows in _portions(batches):
+        for rows in in_portions(batches):
             keys = record_keys(rows, plan.config)
             known = plan.indexes.locate(keys)
             if known is None:
@@ -196,52 +140,13 @@ def probe_task(plan: TaggingPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterat
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("runs only inside a Spark task")
-        bundle = plan.bundles[context.partitionId()]
-        blooms = plan.indexes and plan.indexes.bloom_filters([plan.files[number].path for number in bundle])
-        for rows in _portions(batches):
+        bundle = plan.bundles[task_number()]
+        blooms = plan.blooms(bundle)
+        for rows in in_portions(batches):
+            keys = record_keys(rows, plan.config)
             for number in bundle:
-                yield from _probe(plan, number, rows, (blooms or {}).get(plan.files[number].path))
+                hits = rows.filter(pa.array(plan.keys_in_file(number, keys, blooms)))
+                numbers = pa.array(np.full(hits.num_rows, number, np.int32))
+                yield from hits.append_column(FILE, numbers).to_batches()
 
     return run
-
-
-def _probe(
-    plan: TaggingPlan, number: int, rows: pa.Table, bloom: BloomFilter | None
-) -> Iterator[pa.RecordBatch]:
-    keys = record_keys(rows, plan.config)
-    found = keys_in_base_file(plan.storage, plan.files[number].path, keys, bloom)
-    hits = rows.filter(pa.array(found))
-    if hits.num_rows:
-        numbers = pa.array(np.full(hits.num_rows, number, np.int32))
-        yield from hits.append_column(FILE, numbers).to_batches()
-
-
-def _bundled(live: Sequence[BaseFile]) -> list[list[BaseFile]]:
-    """Files of a partition in bundles of about equal size."""
-    total = sum(base_file.size for base_file in live)
-    count = max(1, min(_MOST_BUNDLES, len(live), round(total / _BUNDLE_BYTES)))
-    bundles: list[list[BaseFile]] = [[] for _ in range(count)]
-    sizes = [0] * count
-    for base_file in sorted(live, key=lambda each: (-each.size, each.file_id)):
-        smallest = sizes.index(min(sizes))
-        bundles[smallest].append(base_file)
-        sizes[smallest] += base_file.size
-    return bundles
-
-
-def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        if count >= _ROWS_A_PROBE:
-            yield pa.Table.from_batches(waiting).combine_chunks()
-            waiting, count = [], 0
-    if count:
-        yield pa.Table.from_batches(waiting).combine_chunks()

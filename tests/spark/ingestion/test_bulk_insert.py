@@ -47,10 +47,10 @@ def groups(table: SparkLakeTable) -> dict[str, int]:
 def unmoved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail if Spark moves a row."""
 
-    def routed(*_: object) -> None:
+    def to_numbered_tasks(*_: object) -> None:
         pytest.fail("rows are moved")
 
-    monkeypatch.setattr("airflow_provider.spark.ingestion.rows.routed", routed)
+    monkeypatch.setattr("airflow_provider.spark.ingestion.rows.to_numbered_tasks", to_numbered_tasks)
 
 
 @pytest.mark.usefixtures("unmoved", "reader")

@@ -15,10 +15,12 @@ from tests.spark.lake import SparkLake
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.string(), "value": pa.string()})
 
 
+@pytest.mark.usefixtures("source")
 def test_operations_one_after_the_other(lake: SparkLake) -> None:
     operations_one_after_the_other(lake, seed=3, steps=8)
 
 
+@pytest.mark.usefixtures("source")
 @pytest.mark.parametrize("buckets", ["non_blocking", "consistent"])
 def test_operations_on_buckets_one_after_the_other(lake: SparkLake, buckets: str) -> None:
     operations_one_after_the_other(lake, seed=0, steps=5, buckets=buckets)
@@ -49,6 +51,7 @@ def test_a_compaction_is_one_task_a_file_group(lake: SparkLake) -> None:
     table.check_now([each for each in old if each["id"] != 1] + new)
 
 
+@pytest.mark.usefixtures("source")
 def test_a_key_that_is_back_is_there_once(lake: SparkLake) -> None:
     table = lake.create(SCHEMA, partition_by=["part"], table_type="merge_on_read")
 

@@ -30,12 +30,11 @@ def outside_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider.concurrency.write.committing.SHORT_TURN_SECONDS", -1.0)
 
 
-@pytest.fixture(params=["DataFrame", "files"])
-def table(request: pytest.FixtureRequest, lake: SparkLake, tmp_path: Path) -> SparkLakeTable:
+@pytest.fixture
+def table(lake: SparkLake, source: None) -> SparkLakeTable:
     """A table: partition ``a`` with two file groups, ``b`` with one; made without Spark, which is faster."""
     made = lake.create(SCHEMA, partition_by=["part"], ordering_field="ts")
     assert isinstance(made, SparkLakeTable)
-    made.from_files = tmp_path if request.param == "files" else None
     for ids in (range(10), range(10, 20)):
         theirs(made, "bulk_insert", [row(n, "old") for n in ids])
     theirs(made, "bulk_insert", [row(n, "old", "b") for n in range(10)])

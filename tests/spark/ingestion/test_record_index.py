@@ -27,7 +27,7 @@ FLOATS = pa.schema({"id": pa.int64(), "x": pa.float64()})
 
 
 @pytest.fixture
-def table(lake: SparkLake) -> SparkLakeTable:
+def table(lake: SparkLake, source: None) -> SparkLakeTable:
     """A table with three file groups in each of two partitions, written without Spark."""
     made = LakeTable(lake.create(SCHEMA, partition_by=["p"]).location)
     for number in range(3):

@@ -8,22 +8,30 @@ at ``source_scan``.
 
 from airflow_provider.spark.ingestion.scan.packed_rows import (
     PACKED_ROWS,
+    Rows,
     packed,
     scanned,
     sent_again,
     unpacked,
 )
-from airflow_provider.spark.ingestion.scan.partition_counts import count_partitions
-from airflow_provider.spark.ingestion.scan.routes import Routes
+from airflow_provider.spark.ingestion.scan.partition_counts import count_partitions, find_buckets
+from airflow_provider.spark.ingestion.scan.routes import BucketRoutes, Routes, SharedRoutes
 from airflow_provider.spark.ingestion.scan.source_scan import SourceScan
+from airflow_provider.spark.ingestion.scan.tagged_rows import TaggedRows, tagged_rows
 
 __all__ = [
     "PACKED_ROWS",
+    "BucketRoutes",
     "Routes",
+    "Rows",
+    "SharedRoutes",
     "SourceScan",
+    "TaggedRows",
     "count_partitions",
+    "find_buckets",
     "packed",
     "scanned",
     "sent_again",
+    "tagged_rows",
     "unpacked",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
 from airflow_provider.ingestion.file_groups import ARRIVAL, TARGET, rows_by_target
-from airflow_provider.spark.ingestion.scan.routes import Routes
+from airflow_provider.spark.ingestion.scan.routes import Routes, Tags
 from airflow_provider.spark.ingestion.scan.source_scan import BYTES_A_WRITE, SourceScan
 from airflow_provider.spark.ingestion.source import in_arrow, spark_schema
-from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of
+from airflow_provider.spark.numbered_tasks import numbers_of, task_number
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 PACKED_ROWS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
@@ -30,36 +30,47 @@ PACKED = f"{TARGET} int, {_ROWS} binary, {_ERROR} string"
 """The columns of packed rows, in Spark's types."""
 
 
-def scanned(scan: SourceScan, routes: Routes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+Rows = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Returns the rows that a task reads, with the column :data:`TARGET`, for what Spark sends to the task."""
+
+
+def scanned(
+    scan: SourceScan,
+    routes: Routes,
+    batches: Iterable[pa.RecordBatch],
+    tags: Callable[[Iterable[pa.RecordBatch]], Tags] | None = None,
+) -> Iterator[pa.RecordBatch]:
     """The rows that a task reads, with the column :data:`TARGET`.
 
     :param scan: the scan.
     :param routes: the rows' targets.
-    :param batches: the task's number.
+    :param batches: what Spark sends to the task.
+    :param tags: makes of it the targets of rows whose keys were found; None if no key was.
     """
-    for task in numbers_of(batches):
-        for table in routes.numbered(scan.batches(task)):
+    # All that Spark sends is read: a Python worker with unread input is not used again.
+    tasks, known = (list(numbers_of(batches)), None) if tags is None else ([task_number()], tags(batches))
+    for task in tasks:
+        for table in routes.numbered(scan.batches(task), known):
             yield from table.combine_chunks().to_batches()
 
 
-def packed(spark: SparkSession, scan: SourceScan, routes: Routes, first: int) -> DataFrame:
+def packed(tasks: DataFrame, rows: Rows, first: int) -> DataFrame:
     """The rows of a write, packed.
 
-    :param spark: the session.
-    :param scan: the scan.
-    :param routes: the rows' targets.
+    :param tasks: what the reading tasks get; a partition for each of them.
+    :param rows: the rows of a task.
     :param first: number of the target that gets the errors.
     :return: the columns :data:`PACKED`.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            for rows in scanned(scan, routes, batches):
-                yield pack(rows_by_target(pa.Table.from_batches([rows])))
+            for each in rows(batches):
+                yield pack(rows_by_target(pa.Table.from_batches([each])))
         except TableServiceError as error:
             yield pack_error(first, error)
 
-    return numbered_tasks(spark, len(scan.tasks)).mapInArrow(run, PACKED)
+    return tasks.mapInArrow(run, PACKED)
 
 
 def pack(parts: Iterable[tuple[int, pa.Table]]) -> pa.RecordBatch:
@@ -106,12 +117,12 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pa.ipc.open_stream(rows.as_buffer())
 
 
-def sent_again(spark: SparkSession, scan: SourceScan, routes: Routes, numbers: Collection[int]) -> DataFrame:
+def sent_again(tasks: DataFrame, rows: Rows, scan: SourceScan, numbers: Collection[int]) -> DataFrame:
     """The rows of some targets, not packed.
 
-    :param spark: the session.
+    :param tasks: see :func:`packed`.
+    :param rows: see :func:`packed`.
     :param scan: the scan.
-    :param routes: the rows' targets.
     :param numbers: numbers of the targets.
     """
     columns = scan.rows.append(pa.field(ARRIVAL, pa.int64())) if scan.arrival else scan.rows
@@ -119,8 +130,8 @@ def sent_again(spark: SparkSession, scan: SourceScan, routes: Routes, numbers: C
     as_spark_sends = in_arrow(kinds)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in scanned(scan, routes, batches):
-            chosen = rows.filter(pa.array(np.isin(rows[TARGET].to_numpy(), list(numbers))))
+        for each in rows(batches):
+            chosen = each.filter(pa.array(np.isin(each[TARGET].to_numpy(), list(numbers))))
             yield from pa.Table.from_batches([chosen]).select(columns.names).cast(as_spark_sends).to_batches()
 
-    return numbered_tasks(spark, len(scan.tasks)).mapInArrow(run, kinds)
+    return tasks.mapInArrow(run, kinds)

@@ -1,4 +1,4 @@
-"""The check of a source's rows before anything is written: counts by partition, bad keys."""
+"""What a write must know of a source's rows before it plans: counts by partition, bad keys, buckets."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.spark.ingestion.scan.packed_rows import PACKED, pack, pack_error, unpacked
+from airflow_provider.spark.ingestion.scan.routes import buckets_of_rows
 from airflow_provider.spark.ingestion.scan.source_scan import SourceScan
 from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of
-from airflow_provider.table.keys import record_keys
+from airflow_provider.table.bucket_index import BucketIndex
+from airflow_provider.table.keys import location_columns, record_keys
 from airflow_provider.table.properties import TableConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COUNT = pa.field("_count", pa.int64())
+_PATH, _BUCKET = "_path", "_bucket"
+_BUCKETS = pa.schema({_PATH: pa.string(), _BUCKET: pa.int64()})
 
 
 def count_partitions(
@@ -45,7 +49,9 @@ def count_partitions(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         (task,) = numbers_of(batches)
         try:
-            sums = _sums((_counted(rows, config) for rows in scan.batches(task, checked)), with_counts)
+            sums = _sums(
+                (_counted(rows, config) for rows in scan.batches(task, checked, numbered=False)), with_counts
+            )
             yield pack([(task, sums)])
         except TableServiceError as error:
             yield pack_error(task, error)
@@ -55,6 +61,39 @@ def count_partitions(
     counts = [pa.Table.from_batches([batch]) for batch in unpacked(packed.to_batches()) if batch.num_rows]
     sums = _sums(counts, with_counts)
     return sums.select(fields), sums[_COUNT.name].to_pylist(), [each.num_rows for each in counts]
+
+
+def find_buckets(
+    spark: SparkSession, scan: SourceScan, config: TableConfig, index: BucketIndex
+) -> dict[str, list[int]]:
+    """The buckets that the rows belong to, by partition path.
+
+    :param spark: the session.
+    :param scan: the scan.
+    :param config: the table's configuration.
+    :param index: the table's bucket index.
+    """
+    names = location_columns(config)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        (task,) = numbers_of(batches)
+        found: set[tuple[str, int]] = set()
+        try:
+            for table in scan.batches(task, names, numbered=False):
+                paths, codes = buckets_of_rows(table, config, index)
+                places = (divmod(code, index.buckets) for code in np.unique(codes).tolist())
+                found.update((paths[place], bucket) for place, bucket in places)
+            rows = [{_PATH: path, _BUCKET: bucket} for path, bucket in sorted(found)]
+            yield pack([(task, pa.Table.from_pylist(rows, _BUCKETS))])
+        except TableServiceError as error:
+            yield pack_error(task, error)
+
+    packed = numbered_tasks(spark, len(scan.tasks)).mapInArrow(run, PACKED).toArrow()
+    buckets: dict[str, set[int]] = {}
+    for batch in unpacked(packed.to_batches()):
+        for row in batch.to_pylist():
+            buckets.setdefault(row[_PATH], set()).add(row[_BUCKET])
+    return {path: sorted(numbers) for path, numbers in buckets.items()}
 
 
 def _counted(rows: pa.Table, config: TableConfig) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +79,9 @@ class SourceScan:
     rows: pa.Schema
     arrival: bool = False
 
+    ROW_BITS: ClassVar[int] = 33
+    """The number of a row is its number within its task, and above these bits the task's; as in Spark."""
+
     @classmethod
     def of(
         cls, job: IngestJob, table: HudiTable, columns: pa.Schema, *, parallelism: int, sees_disk: bool
@@ -113,21 +116,24 @@ class SourceScan:
         """
         return replace(self, rows=columns.rows, arrival=arrival)
 
-    def batches(self, task: int, names: Collection[str] | None = None) -> Iterator[pa.Table]:
+    def batches(
+        self, task: int, names: Collection[str] | None = None, *, numbered: bool | None = None
+    ) -> Iterator[pa.Table]:
         """Read what belongs to a task, in the order of the files.
 
         :param task: number of the task.
         :param names: the columns to read, at least one; all when None.
+        :param numbered: whether the rows get the column :data:`ARRIVAL`; by default as the scan says.
         :return: rows with the table's types, as many at a time as a task writes at a time.
         :raises InvalidInputError: when a file cannot be read, or a value does not fit into the table.
         :raises SparkNeededError: when Spark would read a file in another way.
         """
         rows = pa.schema([field for field in self.rows if names is None or field.name in names])
         came = pa.schema([self.came.field(name) for name in rows.names])
-        number = task << 33  # as Spark numbers the rows of a task
+        number = task << self.ROW_BITS
         for table in self._read(task, rows.names):
             fitted = conform(conform(table, came), rows)
-            if self.arrival and names is None:
+            if self.arrival if numbered is None else numbered:
                 numbers = np.arange(number, number + fitted.num_rows)
                 fitted = fitted.append_column(ARRIVAL, pa.array(numbers))
                 number += fitted.num_rows
