@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from airflow_provider.ingestion import IngestJob
 from tests.ingestion_contract.lake import KIB
@@ -21,6 +22,7 @@ import json, sys
 from pyspark.sql import SparkSession
 from airflow_provider.exceptions import to_dict, TableServiceError
 from airflow_provider.spark import IngestJob, ingest, read_snapshot
+from airflow_provider.spark.ingestion import ingestion
 from airflow_provider.spark.session import is_on_this_machine
 from airflow_provider.table import HudiTable
 
@@ -28,8 +30,10 @@ location = sys.argv[1]
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.session.timeZone", "UTC").getOrCreate()
 assert type(spark).__module__.startswith("pyspark.sql.connect"), type(spark)
 assert not is_on_this_machine(spark), "the server may be on another one"
+if sys.argv[2] == "tasks":  # they read the files of an object store, which here is this machine's disk
+    ingestion.is_on_this_machine = lambda spark: True
 said = []
-for text in sys.argv[2:]:
+for text in sys.argv[3:]:
     job = IngestJob.from_json(text)
     try:
         said.append(ingest(spark, job))
@@ -41,7 +45,8 @@ spark.stop()
 """
 
 
-def test_over_spark_connect(lake: SparkLake, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reader", ["Spark", "tasks"])
+def test_over_spark_connect(lake: SparkLake, tmp_path: Path, reader: str) -> None:
     table = lake.create(SCHEMA, partition_by=["part"], ordering_field="ts")
 
     def source(name: str, rows: list[dict[str, object]]) -> str:
@@ -71,7 +76,7 @@ def test_over_spark_connect(lake: SparkLake, tmp_path: Path) -> None:
         if name not in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED") and not name.startswith("PYSPARK_")
     } | {"PYSPARK_PYTHON": sys.executable}
     client = subprocess.run(
-        [sys.executable, "-c", CLIENT, table.location, *texts],
+        [sys.executable, "-c", CLIENT, table.location, reader, *texts],
         env=environment,
         capture_output=True,
         text=True,
