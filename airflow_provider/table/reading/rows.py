@@ -6,7 +6,7 @@ import abc
 import itertools
 import os
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cached_property
@@ -32,6 +32,7 @@ def rows_of(
     meta_columns: bool = False,
     has_never_changed: bool = False,
     where: pc.Expression | None = None,
+    count: Callable[[], int | None] | None = None,
 ) -> ds.Dataset:
     """The rows of base files, in the table's columns.
 
@@ -42,6 +43,7 @@ def rows_of(
     :param has_never_changed: whether all files are known to have the table's columns. Otherwise a scan reads
         the footers first.
     :param where: keeps the rows for which it is true; all when None.
+    :param count: returns the number of rows in the files, if it can be known without opening them.
     """
     columns = with_meta_columns(schema.columns) if meta_columns else schema.columns
     if not paths:
@@ -51,9 +53,26 @@ def rows_of(
     files = ds.dataset(
         [f"{base}/{path}" for path in paths], schema=columns, format="parquet", filesystem=filesystem
     )
+    if count is not None:
+        files = CountedFiles(list(files.get_fragments()), columns, files.format, filesystem)
+        files.known_count = count
     if has_never_changed and (where is None or not has_nan(where)):
         return files if where is None else files.filter(where)
     return EvolvedRows(files, [FileColumns.of(storage, path, schema) for path in paths], where)
+
+
+class CountedFiles(ds.FileSystemDataset):  # type: ignore[misc]  # as far as pyarrow's stubs go
+    """Base files whose rows are counted without opening the files, if possible.
+
+    :ivar known_count: returns the number of rows; None if the files have to be opened.
+    """
+
+    known_count: Callable[[], int | None] = staticmethod(lambda: None)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """See :meth:`pyarrow.dataset.Dataset.count_rows`."""
+        known = self.known_count() if filter is None else None
+        return int(super().count_rows(filter, **options)) if known is None else known
 
 
 class MadeRows(ds.Dataset, abc.ABC):  # type: ignore[misc]  # as far as pyarrow's stubs go
@@ -227,6 +246,12 @@ class EvolvedRows(MadeRows):
         if (both is None or not has_nan(both)) and all(self._is_same):
             return self._files.scanner(columns=columns, filter=both, **options)
         return super().scanner(columns, filter, **options)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """See :meth:`pyarrow.dataset.Dataset.count_rows`."""
+        if self._both(filter) is None:  # whatever columns the files have, they have these rows
+            return int(self._files.count_rows(**options))
+        return int(super().count_rows(filter, **options))
 
     @cached_property
     def _fragments(self) -> list[Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider.table.file_groups import FileSlice, ValidWriteIds, looking_again
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.reading.log_merge import SliceReader
+from airflow_provider.table.reading.row_counts import rows_by_commits
 from airflow_provider.table.reading.row_ids import RowIdMaker
 from airflow_provider.table.reading.slices import slices_of_query
 from airflow_provider.table.schema import TableSchema, with_meta_columns, without_meta_columns
@@ -114,6 +116,7 @@ def _of_base_files(
         meta_columns=meta_columns,
         has_never_changed=has_never_changed(schema, table.config),
         where=None if where is None else expression(where, columns),
+        count=partial(rows_by_commits, table, found.base_files),
     )
 
 

@@ -17,7 +17,9 @@ import pytest
 
 from airflow_provider.exceptions import TableServiceError
 from airflow_provider.table import HudiTable, snapshot
+from airflow_provider.table.files import read_footer
 from airflow_provider.table.reading.incremental import Increment, increment
+from airflow_provider.table.reading.row_counts import rows_by_commits
 from airflow_provider.table.reading.slices import file_slices
 from tests.real_hudi.fixtures.answers import plain_rows
 
@@ -117,6 +119,16 @@ def unpacked(name: str, location: Path) -> str:
 def test_every_question_is_answered_as_by_the_jvm(answered: Answered) -> None:
     wrong = [found for found in _judged(answered) if found is not None]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_commits_of_the_jvm_tell_how_many_rows_their_files_have(
+    answered: Answered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider.table.reading.row_counts._FILES_A_COMMIT", 0)
+    table = HudiTable.open(answered.location)
+    for each in table.view().all_base_files():
+        rows = read_footer(table.storage, each.path).num_rows
+        assert rows_by_commits(table, [each]) in (rows, None), each.path
 
 
 def test_log_files_beyond_the_memory_are_answered_as_by_the_jvm(
