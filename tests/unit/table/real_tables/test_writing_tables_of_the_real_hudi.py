@@ -171,8 +171,12 @@ class Written:
         self.rows[:1] = changed
 
     def delete(self) -> None:
-        ingest_arrow(self.location, pa.Table.from_pylist(self.rows[-1:], self.shown().schema), "delete")
-        self.rows.pop()
+        """Delete a row. Without a value in an ordering column it would be refused; rows come in any order."""
+        ordering = self.table.config.ordering_fields
+        is_ordered = [all(row[field] is not None for field in ordering) for row in self.rows]
+        at = len(self.rows) - 1 - is_ordered[::-1].index(True)
+        ingest_arrow(self.location, pa.Table.from_pylist([self.rows[at]], self.shown().schema), "delete")
+        del self.rows[at]
 
     def index(self) -> None:
         schedule_index(self.table, [MetadataPartition.COLUMN_STATS, MetadataPartition.BLOOM_FILTERS])
