@@ -38,6 +38,8 @@ _HITS_IN_ARROW = pa.schema(
     {TARGET: pa.int32(), _FILE: pa.int32(), _COUNT: pa.int64(), _ROWS: pa.binary(), _ERROR: pa.string()}
 )
 
+_MOST_COUNTS = 100_000  # of files by task, until Spark adds them up
+
 _Numbers = npt.NDArray[np.int64]
 
 
@@ -98,8 +100,11 @@ def tagged_rows(
     """
     keys = numbered_tasks(spark, len(scan.tasks)).mapInArrow(_key_task(scan, plan), PACKED)
     hits = persist(to_numbered_tasks(keys, keys[TARGET], plan.tasks).mapInArrow(_lookup_task(plan), _HITS))
+    found = hits.select(_FILE, _COUNT, _ERROR)
+    if len(scan.tasks) * len(plan.files) > _MOST_COUNTS:
+        found = found.groupBy(_FILE, _ERROR).agg({_COUNT: "sum"}).withColumnRenamed(f"sum({_COUNT})", _COUNT)
     counts: dict[int, int] = {}
-    for row in hits.select(_FILE, _COUNT, _ERROR).toArrow().to_pylist():
+    for row in found.toArrow().to_pylist():
         if row[_ERROR] is not None:
             raise from_dict(json.loads(row[_ERROR]))
         counts[row[_FILE]] = counts.get(row[_FILE], 0) + row[_COUNT]
@@ -120,22 +125,23 @@ def _key_task(
         try:
             for task in numbers_of(batches):
                 for rows in scan.batches(task, names, numbered=True):
-                    yield pack(_sent(rows.combine_chunks()))
+                    yield from map(pack, _sent(rows.combine_chunks()))
         except TableServiceError as error:
             yield pack_error(0, error)
 
-    def _sent(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    def _sent(rows: pa.Table) -> Iterator[list[tuple[int, pa.Table]]]:
         paths = partition_paths(rows, plan.config).dictionary_encode()
         keys = record_keys(rows, plan.config)
         sent = pa.table({ARRIVAL: rows[ARRIVAL], _KEY: keys, _PATH: paths})
         if not plan.bundles:
-            yield from rows_by_target(sent.append_column(TARGET, pa.array(file_group_indexes(keys, count))))
+            groups = pa.array(file_group_indexes(keys, count))
+            yield list(rows_by_target(sent.append_column(TARGET, groups)))
             return
         bundles = [plan.of_partition.get(path, ()) for path in paths.dictionary.to_pylist()]
         sent = sent.drop_columns([_PATH]).append_column(TARGET, paths.indices)
-        for code, part in rows_by_target(sent):
-            for bundle in bundles[code]:
-                yield bundle, part
+        parts = list(rows_by_target(sent))
+        for turn in range(max(map(len, bundles), default=0)):  # each turn sends a key once
+            yield [(bundles[code][turn], part) for code, part in parts if turn < len(bundles[code])]
 
     return run
 
