@@ -49,7 +49,7 @@ from airflow_provider.spark.ingestion.scan import (
     packed,
     scanned,
     sent_again,
-    tagged_rows,
+    tag_rows,
     unpacked,
 )
 from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, tag
@@ -189,7 +189,7 @@ class SparkRows(IncomingRows):
         self._files = plan.files
         if self.scan is not None:
             with with_settings(self.spark, PACKED_ROWS):
-                self._tagged = tagged_rows(self.spark, self.scan, plan, self._persist, living)
+                self._tagged = tag_rows(self.spark, self.scan, plan, self._persist, living)
             return {self._files[number]: count for number, count in self._tagged.counts.items()}
         found = tag(self.frame, self.profile, plan) if plan.bundles else locate(self.frame, plan)
         self._tags = self._persist(found)

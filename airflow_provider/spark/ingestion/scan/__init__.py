@@ -17,7 +17,7 @@ from airflow_provider.spark.ingestion.scan.packed_rows import (
 from airflow_provider.spark.ingestion.scan.partition_counts import count_partitions, find_buckets
 from airflow_provider.spark.ingestion.scan.routes import BucketRoutes, Routes, SharedRoutes
 from airflow_provider.spark.ingestion.scan.source_scan import SourceScan
-from airflow_provider.spark.ingestion.scan.tagged_rows import TaggedRows, tagged_rows
+from airflow_provider.spark.ingestion.scan.tagged_rows import TaggedRows, tag_rows
 
 __all__ = [
     "PACKED_ROWS",
@@ -32,6 +32,6 @@ __all__ = [
     "packed",
     "scanned",
     "sent_again",
-    "tagged_rows",
+    "tag_rows",
     "unpacked",
 ]

@@ -80,7 +80,7 @@ class TaggedRows:
         return of
 
 
-def tagged_rows(
+def tag_rows(
     spark: SparkSession,
     scan: SourceScan,
     plan: TaggingPlan,
