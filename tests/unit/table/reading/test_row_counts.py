@@ -11,7 +11,7 @@ import pytest
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.services.archival import archive
 from airflow_provider.table import HudiTable, snapshot
-from airflow_provider.table.reading.row_counts import rows_by_commits
+from airflow_provider.table.reading.snapshots import rows_by_commits
 
 SCHEMA = pa.schema({"id": pa.int64(), "part": pa.int64()})
 PARTITIONS = 8

@@ -19,8 +19,8 @@ from airflow_provider.exceptions import TableServiceError
 from airflow_provider.table import HudiTable, snapshot
 from airflow_provider.table.files import read_footer
 from airflow_provider.table.reading.incremental import Increment, increment
-from airflow_provider.table.reading.row_counts import rows_by_commits
 from airflow_provider.table.reading.slices import file_slices
+from airflow_provider.table.reading.snapshots import rows_by_commits
 from tests.real_hudi.fixtures.answers import plain_rows
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "real_hudi"
@@ -124,7 +124,7 @@ def test_every_question_is_answered_as_by_the_jvm(answered: Answered) -> None:
 def test_the_commits_of_the_jvm_tell_how_many_rows_their_files_have(
     answered: Answered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider.table.reading.row_counts._FILES_A_COMMIT", 0)
+    monkeypatch.setattr("airflow_provider.table.reading.snapshots._FILES_A_COMMIT", 0)
     table = HudiTable.open(answered.location)
     for each in table.view().all_base_files():
         rows = read_footer(table.storage, each.path).num_rows
