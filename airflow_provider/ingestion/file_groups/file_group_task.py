@@ -383,10 +383,13 @@ def _write_stat(target: Target, written: WrittenFile, inserts: int, updates: int
     )
 
 
-def gathered(batches: Iterable[pa.RecordBatch], *, most_bytes: float = math.inf) -> Iterator[pa.Table]:
+def gathered(
+    batches: Iterable[pa.RecordBatch], *, rows: int = ROWS_A_WRITE, most_bytes: float = math.inf
+) -> Iterator[pa.Table]:
     """Batches joined into larger ones: each write has a fixed cost, and Spark's batches are small.
 
     :param batches: batches of rows.
+    :param rows: number of rows at which a larger batch ends.
     :param most_bytes: bytes at which a larger batch ends, even if it has few rows.
     """
     waiting: list[pa.RecordBatch] = []
@@ -396,7 +399,7 @@ def gathered(batches: Iterable[pa.RecordBatch], *, most_bytes: float = math.inf)
             continue
         waiting.append(batch)
         count, size = count + batch.num_rows, size + batch.nbytes
-        if count >= ROWS_A_WRITE or size >= most_bytes:
+        if count >= rows or size >= most_bytes:
             yield pa.Table.from_batches(waiting)
             waiting, count, size = [], 0, 0
     if waiting:

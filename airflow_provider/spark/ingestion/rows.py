@@ -296,7 +296,7 @@ class SparkRows(IncomingRows):
         rows: Rows = partial(scanned, scan, routes)
         tasks = numbered_tasks(self.spark, len(scan.tasks))
         if tagged is not None and tagged.counts:
-            targets = [plan.updates.get(base_file.file_group, -1) for base_file in tagged.files]
+            targets = [plan.updates.get(base_file.file_group, -1) for base_file in self._files]
             rows = partial(scanned, scan, routes, tags=tagged.tags(targets))
             tasks = tagged.by_task(len(scan.tasks))
         if self._stay_where_read(plan):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider.ingestion.file_groups import gathered
 from airflow_provider.ingestion.key_lookup import keys_in_base_file
 from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.files import BloomFilter
@@ -117,13 +118,4 @@ def in_portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
     :param batches: the rows.
     """
-    waiting: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        if count >= _ROWS_A_PROBE:
-            yield pa.Table.from_batches(waiting).combine_chunks()
-            waiting, count = [], 0
-    if count:
-        yield pa.Table.from_batches(waiting).combine_chunks()
+    return (rows.combine_chunks() for rows in gathered(batches, rows=_ROWS_A_PROBE))

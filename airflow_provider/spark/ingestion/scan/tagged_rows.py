@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,6 @@ from airflow_provider.spark.ingestion.scan.routes import Tags
 from airflow_provider.spark.ingestion.scan.source_scan import SourceScan
 from airflow_provider.spark.ingestion.tagging_plan import TaggingPlan, in_portions
 from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of, task_number, to_numbered_tasks
-from airflow_provider.table.file_groups import BaseFile
 from airflow_provider.table.keys import location_columns, partition_paths, record_keys
 from airflow_provider.table.metadata_table import file_group_indexes
 
@@ -49,16 +48,14 @@ class TaggedRows:
 
     :param hits: a row for each reading task and base file, with the numbers of the task's rows whose keys are
         in the file.
-    :param files: the base files by their number.
     :param counts: number of rows by number of the base file.
     :param gone: numbers of rows by number of the base file: their keys are in the file, but deleted by a log
         file.
     """
 
     hits: DataFrame
-    files: tuple[BaseFile, ...]
     counts: Mapping[int, int]
-    gone: Mapping[int, _Numbers]
+    gone: Mapping[int, _Numbers] = field(default_factory=dict)
 
     def by_task(self, tasks: int) -> DataFrame:
         """The hits, moved to the tasks whose rows they are of.
@@ -108,7 +105,7 @@ def tag_rows(
         if row[_ERROR] is not None:
             raise from_dict(json.loads(row[_ERROR]))
         counts[row[_FILE]] = counts.get(row[_FILE], 0) + row[_COUNT]
-    tagged = TaggedRows(hits, plan.files, counts, {})
+    tagged = TaggedRows(hits, counts)
     partitions = [plan.files[number].partition_path for number in counts]
     if living is None or len(partitions) == len(set(partitions)):
         return tagged
