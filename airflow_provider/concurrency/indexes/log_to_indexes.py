@@ -216,13 +216,18 @@ def state_in_indexes(storage: Storage, instant: str, completion_time: str) -> St
     :param instant: requested time.
     :param completion_time: the completion time of its entry.
     :return: completed, or in flight; None where there is no such deltacommit. Then another Hudi writer has
-        rolled it back, because a pending instant of the metadata table looks like a dead writer's.
+        rolled it back, because a pending instant of the metadata table looks like a dead writer's. An inflight
+        file without a requested one is none either: its writer was paused between the two, and put it after
+        the rollback.
     """
     metadata_table = metadata_storage(storage)
-    for state, at in ((State.COMPLETED, completion_time), (State.INFLIGHT, None)):
-        if metadata_table.stat(instant_path(Instant(instant, Action.DELTA_COMMIT, state, at))) is not None:
-            return state
-    return None
+
+    def is_there(state: State, at: str | None = None) -> bool:
+        return metadata_table.stat(instant_path(Instant(instant, Action.DELTA_COMMIT, state, at))) is not None
+
+    if is_there(State.COMPLETED, completion_time):
+        return State.COMPLETED
+    return State.INFLIGHT if is_there(State.REQUESTED) and is_there(State.INFLIGHT) else None
 
 
 def drop_staged(storage: Storage, instant: str) -> None:

@@ -54,6 +54,8 @@ class Jvm:
         self.instant = requested or max(now(), after(max(known, default="20200101000000000")))
         time.sleep(0.002)
         self.completion_time = after(max(now(), self.instant))
+        while requested is None and now() <= self.completion_time:  # as Hudi's TimeGenerator waits
+            time.sleep(0.001)
 
     def upsert(self, fares: dict[int, float], *, into: BaseFile | None = None) -> None:
         file_id = into.file_id if into else new_file_id()

@@ -216,6 +216,26 @@ def test_what_is_merged_again_after_the_lock_was_lost_is_logged_anew() -> None:
     assert shown == {key: ["first", "fast", "slow"] for key in KEYS}
 
 
+def test_index_records_that_another_engine_rolls_back_as_they_are_begun_are_logged_anew() -> None:
+    """The writer is paused after the requested instant of its deltacommit, and puts the inflight one later."""
+    simulation = _written(has_metadata_table=True).copy()
+    other = AnotherEngine(simulation)
+    other.begin("other", frozenset("a"))
+    add_writer(simulation, "ours", {"b"}, lock=SharedLock())
+    ours = simulation.actors[-1]
+    simulation.go_on_to(ours, "put_if_absent .hoodie/timeline/")
+    begun = ours.at.rpartition("/")[2].partition(".")[0]
+    while ours.at != f"put_if_absent .hoodie/metadata/.hoodie/timeline/{begun}.deltacommit.inflight":
+        simulation.step(ours)
+    other.commit(other.begun[-1])
+    simulation.run([])
+    assert [actor.failure for actor in simulation.actors] == [None] * len(simulation.actors)
+    table = HudiTable.at(simulation.table().storage)
+    assert_indexes_equal_a_rebuild(table, [MetadataPartition.FILES])
+    shown = read_snapshot(table.storage, table.view())
+    assert shown == {"a": ["first-a", "other"], "b": ["first-b", "ours"], "c": ["first-c"]}
+
+
 def test_a_commit_while_a_planner_has_lost_the_lock_is_not_clustered_away() -> None:
     """The plan names the slice before that commit, although the commit completes before the plan."""
     simulation = _written(has_metadata_table=False).copy()
