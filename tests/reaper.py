@@ -2,7 +2,7 @@
 
 Servers run in sessions of their own, because an interrupt of a test must not end them, and PostgreSQL is a
 daemon. Every process of a run inherits a mark in its environment. The reaper waits until pytest has ended,
-and ends every process that still has the mark.
+ends every process that still has the mark, and removes the run's temporary files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Iterator
 
 import psutil
 
+from tests import in_memory
+
 MARK = "TABLE_SERVICES_TEST_RUN"
 ENDING_SECONDS = 5.0
 GRACE_SECONDS = 10.0
@@ -30,6 +32,7 @@ def pytest_configure() -> None:
     # The signal acts like Ctrl-C: fixtures stop their servers and remove their folders.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ[MARK] = uuid.uuid4().hex
+    in_memory.put_in_memory(os.environ[MARK])
     os.environ["SPT_NOENV"] = "1"  # processes that change their title (Airflow's, workers) keep the mark
     os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, __file__, str(os.getpid())])
 
@@ -66,6 +69,7 @@ def reap(run: int, mark: str) -> None:
                 continue
         psutil.wait_procs(left, GRACE_SECONDS)
         stop = psutil.Process.kill
+    in_memory.remove(mark)
 
 
 if __name__ == "__main__":

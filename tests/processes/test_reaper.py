@@ -1,4 +1,4 @@
-"""A test run that is stopped by any signal leaves no server behind."""
+"""A test run that is stopped by any signal leaves no server and no temporary file behind."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import in_memory
 from tests.airflow.processes import until
 from tests.reaper import MARK, marked
 
@@ -22,13 +23,12 @@ RUN = Path(__file__).with_name("with_servers.py")
     "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name
 )
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_run_that_is_stopped_leaves_no_process(
-    number: signal.Signals, workers: int, tmp_path: Path
-) -> None:
+def test_a_run_that_is_stopped_leaves_nothing(number: signal.Signals, workers: int, tmp_path: Path) -> None:
     shutil.copy(RUN, tmp_path / "test_with_servers.py")
     command = [sys.executable, "-m", "pytest", "-p", "tests.reaper", "-p", "no:cacheprovider"]
     command += ["--rootdir", str(tmp_path), "-n", str(workers), str(tmp_path)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment.pop("TMPDIR", None)
     with (tmp_path / "run.log").open("w") as log:
         run = subprocess.Popen(
             command,
@@ -55,4 +55,4 @@ def test_a_run_that_is_stopped_leaves_no_process(
     finally:
         run.kill()
         run.wait()
-    until(lambda: not list(marked(mark)))
+    until(lambda: not list(marked(mark)) and not in_memory.folder_of(mark).exists())
