@@ -216,9 +216,9 @@ def state_in_indexes(storage: Storage, instant: str, completion_time: str) -> St
     :param instant: requested time.
     :param completion_time: the completion time of its entry.
     :return: completed, or in flight; None where there is no such deltacommit. Then another Hudi writer has
-        rolled it back, because a pending instant of the metadata table looks like a dead writer's. An inflight
-        file without a requested one is none either: its writer was paused between the two, and put it after
-        the rollback.
+        rolled it back, because a pending instant of the metadata table looks like a dead writer's. An
+        inflight file without a requested one is none either: its writer was paused between the two, and put
+        it after the rollback.
     """
     metadata_table = metadata_storage(storage)
 

@@ -217,7 +217,7 @@ def test_what_is_merged_again_after_the_lock_was_lost_is_logged_anew() -> None:
 
 
 def test_index_records_that_another_engine_rolls_back_as_they_are_begun_are_logged_anew() -> None:
-    """The writer is paused after the requested instant of its deltacommit, and puts the inflight one later."""
+    """Their writer is paused between the requested and the inflight file of its deltacommit."""
     simulation = _written(has_metadata_table=True).copy()
     other = AnotherEngine(simulation)
     other.begin("other", frozenset("a"))
