@@ -14,7 +14,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,23 +23,24 @@ from benchmarks.report import RESULTS, Row
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
 HEADINGS = ("work", "ours", "peer", "times as fast", "MB, ours / peer", "benchmark")
-ALL = (
-    "single_process",
-    "commits",
-    "merge_on_read",
-    "listing",
-    "growth",
-    "memory",
-    "ingestion",
-    "services",
-    "indexing",
-    "imports",
-    "metastore",
-    "metastore_memory",
-    "replication",
-    "page",
-    "beside_hudi",
-)
+ALL: Mapping[str, Sequence[str]] = {
+    "single_process": (),
+    "commits": ("--only", "append", "--writers", "1", "8", "--durability", "commit", "none"),
+    "merge_on_read": (),
+    "listing": (),
+    "growth": ("--partitions", "1000", "10000"),
+    "memory": ("--rows", "250000", "1000000"),
+    "ingestion": (),
+    "services": (),
+    "indexing": (),
+    "imports": (),
+    "replication": (),
+    "beside_hudi": ("--runs", "2"),
+    "metastore": (),
+    "metastore_memory": (),
+    "page": (),
+}
+"""The benchmarks in the order of the table, and the arguments of a run that takes an hour, not a day."""
 PEERS = ("pyarrow", "deltalake", "pylance", "duckdb", "hudi", "pyspark")
 
 
@@ -49,7 +50,7 @@ def main() -> None:
     arguments.add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; all, when none is named"
     )
-    names = arguments.parse_args().names or ALL
+    names = arguments.parse_args().names or tuple(ALL)
     if unknown := set(names).difference(ALL):
         arguments.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(ALL)}")
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
@@ -63,9 +64,10 @@ def main() -> None:
 
 
 def _succeeds(name: str, results: Path) -> bool:
-    print(f"python -m benchmarks.{name}", flush=True)
+    print(" ".join(("python -m", f"benchmarks.{name}", *ALL[name])), flush=True)
     environment = {**os.environ, RESULTS: str(results)}
-    return subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], env=environment).returncode == 0
+    command = [sys.executable, "-m", f"benchmarks.{name}", *ALL[name]]
+    return subprocess.run(command, env=environment).returncode == 0
 
 
 def with_rows(page: str, rows: list[Row], about: str) -> str:
@@ -75,13 +77,14 @@ def with_rows(page: str, rows: list[Row], about: str) -> str:
     :param rows: what was reported.
     :param about: when, where and by what it was measured.
     """
+    order = list(ALL)
     before, rest = page.split(BEGIN)
     old, after = rest.split(END)
     new = {row.benchmark for row in rows}
     lines = [line for line in old.splitlines() if line.startswith("| ")][2:]
     kept = [line for line in lines if line.rstrip(" |").rpartition("| ")[2] not in new]
     lines = [f"| {' | '.join((r.work, r.ours, r.peer, r.ratio, r.memory, r.benchmark))} |" for r in rows]
-    lines = sorted(kept + lines, key=lambda line: ALL.index(line.rstrip(" |").rpartition("| ")[2]))
+    lines = sorted(kept + lines, key=lambda line: order.index(line.rstrip(" |").rpartition("| ")[2]))
     head = [f"| {' | '.join(HEADINGS)} |", f"| {' | '.join('---' for _ in HEADINGS)} |"]
     return "\n".join((before + BEGIN, about, "", *head, *lines, END)) + after
 

