@@ -36,8 +36,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Undo the settings that a Spark Connect client of an earlier test left in this worker."""
-    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+    """Undo what a Spark Connect client or an Airflow task of an earlier test left in this worker."""
+    for name in [*os.environ]:
+        if name == "SPARK_CONNECT_MODE_ENABLED" or name.startswith("AIRFLOW_CTX_"):
+            del os.environ[name]
 
 
 # Tests that several suites run import from there.
