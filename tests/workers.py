@@ -1,7 +1,7 @@
 """The distribution of tests to workers of pytest-xdist, and their order.
 
-Some tests wait for servers and for each other, others compute. Most workers begin with tests that wait, one of
-three with tests that compute, so that the cores have work while a test waits. They meet among short tests.
+Some tests wait for servers and for each other, others compute. Most workers begin with tests that wait, one
+of three with tests that compute, so that the cores have work while a test waits. They meet among short tests.
 """
 
 from __future__ import annotations
