@@ -1,8 +1,9 @@
 """The temporary files of a test run are in memory, where the machine has room for them.
 
-A run makes and deletes hundreds of thousands of small files. On ext4 each new file costs more, the more files
-were deleted within the last half minute, and every commit of a table waits for the disk. A run that has
-``TMPDIR`` in its environment keeps its files there, and leaves those of failed tests.
+A run makes and deletes hundreds of thousands of small files, and commits of tables and databases wait for the
+disk. On an ext4 without a journal, which small virtual machines have, a new file costs more, the more files
+were deleted within the last half minute. A run that has ``TMPDIR`` in its environment keeps its files there,
+and leaves those of failed tests.
 """
 
 from __future__ import annotations

@@ -26,15 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ARROW_ALLOCATOR: Mapping[str, str] = (
-    {"ARROW_DEFAULT_MEMORY_POOL": "system"} if sys.platform == "linux" else {}
-)
-"""For the environment of a process that reads and writes files with pyarrow.
-
-Arrow's default allocator, mimalloc, keeps the memory of each thread apart, in huge pages, and the kernel
-clears a huge page for a few kilobytes. A write has many short threads. So this takes a fifth to a half of its
-processor time (docs/performance.md)."""
-
 _LOCAL_CONF: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -80,9 +71,8 @@ def local_session(
     from pyspark.sql import SparkSession
 
     ensure_java()
-    # Workers inherit this: they must have the packages of this interpreter, regardless of python3 on PATH.
-    for name, value in {"PYSPARK_PYTHON": sys.executable, **ARROW_ALLOCATOR}.items():
-        os.environ.setdefault(name, value)
+    # Workers must have the packages of this interpreter, regardless of python3 on PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     given = {**_LOCAL_CONF, **(conf or {})}
     if log_file is not None:
         # The caller's options come last and win.
