@@ -53,9 +53,9 @@ test: export INTERLEAVINGS := $(INTERLEAVINGS)
 
 ready: setup browser $(CLASSES) ## What the tests need besides, made once
 
-# Two cores, five workers: three begin with what waits, two with what computes (tests/workers.py).
+# Two cores, four workers: two begin with what waits, two with what computes (tests/workers.py).
 test: ready      ## Every test, and the demo
-	$(RUN) pytest -n 5 --dist loadscope --no-loadscope-reorder tests --ignore tests/real_hudi --ignore tests/engines
+	$(RUN) pytest -n 4 --dist loadscope --no-loadscope-reorder tests --ignore tests/real_hudi --ignore tests/engines
 
 # What it needs besides goes into .venv-hudi, once: PySpark 3.5.8 from PyPI, Hudi's bundle from Maven Central.
 test-hudi: setup ## Beside the real Hudi, in Spark 3.5 (HUDI="-m every_push": of each promise one test)

@@ -1,7 +1,8 @@
 """The distribution of tests to workers of pytest-xdist, and their order.
 
-Some tests wait for servers and for each other, others compute. Most workers begin with tests that wait, one
-of three with tests that compute, so that the cores have work while a test waits. They meet among short tests.
+Some tests wait for servers and for each other, others compute. Half of the workers begin with tests that
+wait, half with tests that compute, so that the cores have work while a test waits. The two halves meet among
+short tests.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def _rank(nodeid: str) -> int:
 class FromBothEnds(LoadScopeScheduling):
     """Distributes tests by file; tests of one Spark session together, tests that share nothing one by one.
 
-    One worker of three takes tests from the end of the queue, the others from its front.
+    Workers with an even number take tests from the front of the queue, workers with an odd number from its
+    end.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -61,6 +63,6 @@ class FromBothEnds(LoadScopeScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         # The base class takes the first.
-        if int(node.gateway.id.removeprefix("gw")) % 3 == 1:
+        if int(node.gateway.id.removeprefix("gw")) % 2:
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)

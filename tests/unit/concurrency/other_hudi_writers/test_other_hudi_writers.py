@@ -198,12 +198,12 @@ def test_who_comes_without_a_common_lock_is_warned_of_by_name(
     jvm = Jvm(table)
     lock = MeetingLock(lambda: jvm.upsert({7: 7.0}))
     ingest_arrow(table, rows({1: 10.0}), lock=lock)
-    (told,) = (each.message for each in caplog.records if "same lock" in each.message)
+    (told,) = (each.getMessage() for each in caplog.records if "same lock" in each.getMessage())
     assert f"UPSERT {jvm.instant} of another Hudi writer" in told
     assert "MeetingLock does not keep it out" in told
     caplog.clear()
     ingest(table, {1: 11.0}, lambda: Jvm(table).upsert({8: 8.0}))
-    assert not [each for each in caplog.records if "same lock" in each.message]
+    assert not [each for each in caplog.records if "same lock" in each.getMessage()]
 
 
 class TestWarnedOfBetweenWrites:
@@ -214,7 +214,7 @@ class TestWarnedOfBetweenWrites:
         """The warnings since the last call."""
 
         def warnings() -> list[str]:
-            found = [each.message for each in caplog.records if "same lock" in each.message]
+            found = [each.getMessage() for each in caplog.records if "same lock" in each.getMessage()]
             caplog.clear()
             return found
 
