@@ -40,7 +40,7 @@ ALL: Mapping[str, Sequence[str]] = {
     "metastore_memory": (),
     "page": (),
 }
-"""The benchmarks in the order of the table, and the arguments of a run that takes an hour, not a day."""
+"""The benchmarks in the order of the table, with arguments by which its rows take half an hour, not a day."""
 PEERS = ("pyarrow", "deltalake", "pylance", "duckdb", "hudi", "pyspark")
 
 

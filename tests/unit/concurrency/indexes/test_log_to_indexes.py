@@ -78,8 +78,13 @@ def test_records_of_an_instant_are_completed_in_flight_or_not_there(tmp_path: Pa
     completed = Instant(entry.instant, Action.DELTA_COMMIT, State.COMPLETED, entry.completion_time)
     metadata_table.delete(instant_path(completed))
     assert state_in_indexes(*of_entry) is State.INFLIGHT
-    metadata_table.delete(instant_path(Instant(entry.instant, Action.DELTA_COMMIT, State.INFLIGHT)))
-    assert state_in_indexes(*of_entry) is None
+    for state in (State.REQUESTED, State.INFLIGHT):
+        path = instant_path(Instant(entry.instant, Action.DELTA_COMMIT, state))
+        content = metadata_table.read(path)
+        metadata_table.delete(path)
+        assert state_in_indexes(*of_entry) is None
+        metadata_table.put(path, content)
+    assert state_in_indexes(*of_entry) is State.INFLIGHT
 
 
 # --- what another Hudi writer's commit says of its files ----------------------------------------

@@ -22,7 +22,7 @@ from airflow_provider.table.files.base_file_writer import BaseFileWriter
 from airflow_provider.table.keys import record_keys
 from airflow_provider.table.timeline.active import instant_path
 from airflow_provider.table.timeline.archive_files import append_history
-from airflow_provider.table.timeline.instant import Action, Instant, State, after, now
+from airflow_provider.table.timeline.instant import Action, Instant, State, after, now, parse_time
 from airflow_provider.table.timeline.metadata import CommitMetadata, WriteStat, encode, encode_commit_metadata
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("fare", pa.float64())])
@@ -54,8 +54,9 @@ class Jvm:
         self.instant = requested or max(now(), after(max(known, default="20200101000000000")))
         time.sleep(0.002)
         self.completion_time = after(max(now(), self.instant))
-        while requested is None and now() <= self.completion_time:  # as Hudi's TimeGenerator waits
-            time.sleep(0.001)
+        if requested is None:  # as Hudi's TimeGenerator, this waits until the time that it gives has passed
+            passed = parse_time(after(self.completion_time)).timestamp()
+            time.sleep(max(0.0, passed - time.time()))
 
     def upsert(self, fares: dict[int, float], *, into: BaseFile | None = None) -> None:
         file_id = into.file_id if into else new_file_id()
