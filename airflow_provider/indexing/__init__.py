@@ -10,7 +10,14 @@ be repeatable, also by two processes at once: ``tests/unit/indexing`` kills and 
 """
 
 from airflow_provider.indexing.after_load import build_enabled_indexes
-from airflow_provider.indexing.base_files import Build, IndexBuild, build_in_process, write_listing
+from airflow_provider.indexing.base_files import (
+    ENTRIES,
+    Build,
+    IndexBuild,
+    build_in_process,
+    in_key_order,
+    write_listing,
+)
 from airflow_provider.indexing.drop import DropResult, drop_index
 from airflow_provider.indexing.index_job import IndexJob
 from airflow_provider.indexing.index_run import IndexResult, completed_indexing, no_indexing_plan
@@ -27,6 +34,7 @@ from airflow_provider.indexing.status import IndexStatus, index_status
 
 __all__ = [
     "CATCH_UP_TIMEOUT_SECONDS",
+    "ENTRIES",
     "Build",
     "DropResult",
     "IndexBuild",
@@ -39,6 +47,7 @@ __all__ = [
     "completed_indexing",
     "drop_index",
     "end_indexing",
+    "in_key_order",
     "index_options",
     "index_status",
     "known_indexes",

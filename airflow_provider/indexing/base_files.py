@@ -59,6 +59,7 @@ ENTRIES = pa.schema(
 """Records to write: the number of the file group among all file groups of the build, key, encoded payload."""
 
 _WORTH_THREADS = 50_000  # from so many records on, threads are faster
+_RECORDS_A_BATCH = 131_072
 
 Batches = Iterable[tuple[pa.Array, pa.Array]]
 """Keys and encoded payloads of one file group, in the order of the keys' bytes."""
@@ -368,6 +369,15 @@ def write_listing(build: IndexBuild) -> list[WriteStat]:
     return _write(build, numbers, build.entries_of_listing())
 
 
+def in_key_order(entries: pa.Table) -> Batches:
+    """The records of a file group, in the order of the keys' bytes.
+
+    :param entries: the records, with the columns ``key`` and ``record`` of :data:`ENTRIES`.
+    """
+    ordered = entries.unify_dictionaries().combine_chunks().sort_by("key")
+    return ((each["key"], each["record"]) for each in ordered.to_batches(max_chunksize=_RECORDS_A_BATCH))
+
+
 def _write(build: IndexBuild, numbers: Iterable[int], batches: Iterable[pa.RecordBatch]) -> list[WriteStat]:
     entries = pa.Table.from_batches(batches, ENTRIES).unify_dictionaries().combine_chunks()
     groups = entries["file_group"].to_numpy()
@@ -375,8 +385,7 @@ def _write(build: IndexBuild, numbers: Iterable[int], batches: Iterable[pa.Recor
 
     def write(number: int) -> WriteStat:
         begin, end = np.searchsorted(groups, [number, number + 1], sorter=order)
-        chosen = entries.take(pa.array(order[begin:end])).sort_by("key")  # sorted by the keys' bytes
-        return build.write(number, ((each["key"], each["record"]) for each in chosen.to_batches()))
+        return build.write(number, in_key_order(entries.take(pa.array(order[begin:end]))))
 
     if len(entries) < _WORTH_THREADS:
         return list(map(write, numbers))

@@ -1,6 +1,6 @@
 """Building indexes on any Spark session, local or over Spark Connect.
 
-Tasks compute the index records of their data files. A shuffle moves the records to the file groups of the
+Tasks compute the index records of their data files. Spark moves them, packed, to the file groups of the
 index, and one task writes each base file in the order of the keys. No key reaches the driver.
 """
 
@@ -8,19 +8,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby, pairwise
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
-from airflow_provider.indexing import IndexBuild, IndexJob, IndexResult, run_index, write_listing
+from airflow_provider.indexing import (
+    ENTRIES,
+    IndexBuild,
+    IndexJob,
+    IndexResult,
+    build_in_process,
+    in_key_order,
+    run_index,
+    write_listing,
+)
+from airflow_provider.ingestion.file_groups import TARGET, gathered, rows_by_target
 from airflow_provider.locks import LockProvider
-from airflow_provider.spark.numbered_tasks import spare_loaded_modules
-from airflow_provider.spark.session import parallelism, tasks_end_with
+from airflow_provider.spark.numbered_tasks import (
+    numbers_of,
+    spare_loaded_modules,
+    task_number,
+    to_numbered_tasks,
+)
+from airflow_provider.spark.packed_rows import BYTES_A_PACK, PACKED, PACKED_ROWS, pack, pack_error, unpacked
+from airflow_provider.spark.session import parallelism, tasks_end_with, with_settings
 from airflow_provider.table.hudi_table import HudiTable
+from airflow_provider.table.metadata_table import MetadataPartition
 from airflow_provider.table.timeline import WriteStat
 
 if TYPE_CHECKING:
@@ -29,10 +44,10 @@ if TYPE_CHECKING:
 _FILES_A_TASK = 8
 """Files of one task, so that its start does not matter; fewer if that would leave cores idle."""
 
-_WRITTEN = pa.schema([("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())])
-_ENTRIES = pa.schema([("file_group", pa.int32()), ("key", pa.string()), ("record", pa.binary())])
-"""The schema in Spark's types."""
-_ENTRIES_A_BATCH = 20_000
+_WRITTEN = "file_group int, write_stat string, error string"
+_WRITTEN_IN_ARROW = pa.schema(
+    [("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())]
+)
 
 
 def build_index(
@@ -70,66 +85,73 @@ def write_base_files(spark: SparkSession, build: IndexBuild) -> list[WriteStat]:
     :param build: the work of the index build.
     :return: one write stat for each base file.
     """
+    cores = parallelism(spark)
+    if MetadataPartition.RECORD_INDEX not in build.file_groups and len(build.files) <= cores * _FILES_A_TASK:
+        return build_in_process(build)  # the footers of few files are read sooner than Spark starts a task
     stats = write_listing(build)
     numbers = build.numbers_of_files
     if not numbers:
         return stats
-    cores = parallelism(spark)
     tasks = min(len(build.files), max(cores, len(build.files) // _FILES_A_TASK))
     files = spark.range(0, len(build.files), 1, max(1, tasks))
-    entries = files.mapInArrow(_reader(build), "file_group int, key string, record binary")
-    written = (
-        entries.repartition(min(len(numbers), cores), "file_group")
-        .sortWithinPartitions("file_group", "key")
-        .mapInArrow(_writer(build), "file_group int, write_stat string, error string")
-        .toArrow()
-        .to_pylist()
-    )
+    entries = files.mapInArrow(_reader(build), PACKED)
+    # Each file group has a task, which holds its records.
+    moved = to_numbered_tasks(entries, entries[TARGET], len(numbers))
+    with with_settings(spark, PACKED_ROWS):
+        written = moved.mapInArrow(_writer(build), _WRITTEN).toArrow().to_pylist()
     for row in written:
         if row["error"] is not None:
             raise from_dict(json.loads(row["error"]))
     stats += [WriteStat.from_dict(json.loads(row["write_stat"])) for row in written]
-    empty = set(numbers) - {row["file_group"] for row in written}
-    return stats + [build.write(number, ()) for number in sorted(empty)]
+    left = set(numbers) - {row["file_group"] for row in written}  # Spark runs no task if there is no record
+    return stats + [build.write(number, ()) for number in sorted(left)]
 
 
 _Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def _reader(build: IndexBuild) -> _Task:
+    """The function for ``mapInArrow`` that packs the records of data files."""
+    tasks = np.zeros(build.total_file_groups, np.int32)
+    tasks[build.numbers_of_files] = range(len(build.numbers_of_files))
+
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_loaded_modules()
-        for batch in batches:
-            for position in batch.column(0).to_pylist():
-                for found in build.entries_of(build.files[position]):
-                    for start in range(0, found.num_rows, _ENTRIES_A_BATCH):
-                        yield found.slice(start, _ENTRIES_A_BATCH).cast(_ENTRIES)
+        entries = (
+            found for position in numbers_of(batches) for found in build.entries_of(build.files[position])
+        )
+        try:
+            for rows in gathered(entries, most_bytes=BYTES_A_PACK):
+                rows = rows.unify_dictionaries().combine_chunks()
+                numbers = pa.array(tasks[rows["file_group"].to_numpy()])
+                parts = rows_by_target(rows.drop_columns(["file_group"]).append_column(TARGET, numbers))
+                yield pack((number, _with_own_records(part)) for number, part in parts)
+        except TableServiceError as error:  # another attempt of the task would fail too
+            yield pack_error(0, error)
 
     return read
 
 
+def _with_own_records(part: pa.Table) -> pa.Table:
+    """A part of some entries, with a dictionary that has only its own records."""
+    records = part["record"].cast(pa.binary()).dictionary_encode()
+    return part.select(["key"]).append_column("record", records)
+
+
 def _writer(build: IndexBuild) -> _Task:
+    """The function for ``mapInArrow`` that writes the base file of a file group."""
+    kinds = pa.schema([ENTRIES.field(name) for name in ("key", "record")])
+
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_loaded_modules()
-        for number, same in groupby(_by_file_group(batches), key=itemgetter(0)):
-            row: dict[str, int | str | None] = {"file_group": number, "write_stat": None, "error": None}
-            try:
-                stat = build.write(number, ((keys, records) for _, keys, records in same))
-                row["write_stat"] = json.dumps(stat.to_dict())
-            except TableServiceError as error:  # another attempt of the task would fail too
-                row["error"] = json.dumps(to_dict(error))
-            schema = pa.schema(
-                [("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())]
-            )
-            yield pa.RecordBatch.from_pylist([row], schema)
+        number = build.numbers_of_files[task_number()]
+        row: dict[str, int | str | None] = {"file_group": number, "write_stat": None, "error": None}
+        try:
+            entries = pa.Table.from_batches(unpacked(batches), kinds)
+            stat = build.write(number, in_key_order(entries))
+            row["write_stat"] = json.dumps(stat.to_dict())
+        except TableServiceError as error:
+            row["error"] = json.dumps(to_dict(error))
+        yield pa.RecordBatch.from_pylist([row], _WRITTEN_IN_ARROW)
 
     return write
-
-
-def _by_file_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Array, pa.Array]]:
-    for batch in batches:
-        numbers, keys, records = batch.columns
-        borders = np.flatnonzero(np.diff(numbers.to_numpy())) + 1
-        for begin, end in pairwise((0, *borders.tolist(), len(batch))):
-            if begin < end:
-                yield numbers[begin].as_py(), keys[begin:end], records[begin:end]

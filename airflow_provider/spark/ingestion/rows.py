@@ -38,7 +38,6 @@ from airflow_provider.spark.ingestion.routing import (
     with_partition_entry,
 )
 from airflow_provider.spark.ingestion.scan import (
-    PACKED_ROWS,
     BucketRoutes,
     Routes,
     Rows,
@@ -50,11 +49,11 @@ from airflow_provider.spark.ingestion.scan import (
     scanned,
     sent_again,
     tag_rows,
-    unpacked,
 )
 from airflow_provider.spark.ingestion.tagging import ELSEWHERE, FILE, TWICE, locate, tag
 from airflow_provider.spark.ingestion.tagging_plan import TaggingPlan
 from airflow_provider.spark.numbered_tasks import numbered_tasks, to_numbered_tasks
+from airflow_provider.spark.packed_rows import PACKED_ROWS, unpacked
 from airflow_provider.spark.session import parallelism, with_settings
 from airflow_provider.spark.write_task import REPORT_SCHEMA, report_of, write_task, write_task_where_read
 from airflow_provider.table.bucket_index import BucketIndex

@@ -6,21 +6,13 @@ Spark moves them as bytes. Both give the same rows, see :mod:`airflow_provider.i
 at ``source_scan``.
 """
 
-from airflow_provider.spark.ingestion.scan.packed_rows import (
-    PACKED_ROWS,
-    Rows,
-    packed,
-    scanned,
-    sent_again,
-    unpacked,
-)
 from airflow_provider.spark.ingestion.scan.partition_counts import count_partitions, find_buckets
 from airflow_provider.spark.ingestion.scan.routes import BucketRoutes, Routes, SharedRoutes
+from airflow_provider.spark.ingestion.scan.sent_rows import Rows, packed, scanned, sent_again
 from airflow_provider.spark.ingestion.scan.source_scan import SourceScan
 from airflow_provider.spark.ingestion.scan.tagged_rows import TaggedRows, tag_rows
 
 __all__ = [
-    "PACKED_ROWS",
     "BucketRoutes",
     "Routes",
     "Rows",
@@ -33,5 +25,4 @@ __all__ = [
     "scanned",
     "sent_again",
     "tag_rows",
-    "unpacked",
 ]

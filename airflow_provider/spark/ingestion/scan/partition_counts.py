@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider.exceptions import TableServiceError
-from airflow_provider.spark.ingestion.scan.packed_rows import PACKED, pack, pack_error, unpacked
 from airflow_provider.spark.ingestion.scan.routes import buckets_of_rows
 from airflow_provider.spark.ingestion.scan.source_scan import SourceScan
 from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of
+from airflow_provider.spark.packed_rows import PACKED, pack, pack_error, unpacked
 from airflow_provider.table.bucket_index import BucketIndex
 from airflow_provider.table.keys import location_columns, record_keys
 from airflow_provider.table.properties import TableConfig

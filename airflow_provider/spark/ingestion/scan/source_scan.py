@@ -16,6 +16,7 @@ from airflow_provider.ingestion.columns import BatchColumns, as_coarse_as
 from airflow_provider.ingestion.file_groups import ARRIVAL, gathered
 from airflow_provider.ingestion.files import SourceFile, SourceFiles, find_files, open_parquet
 from airflow_provider.ingestion.ingest_job import IngestJob, Source
+from airflow_provider.spark.packed_rows import BYTES_A_PACK
 from airflow_provider.table.hudi_table import HudiTable
 from airflow_provider.table.schema import conform
 
@@ -25,8 +26,6 @@ _OPENING = 4 * _MIB  # a file costs as much as so many bytes of it; as spark.sql
 
 _DISK = "file"
 _ROWS_A_BATCH = 16_384
-BYTES_A_WRITE = 32 * _MIB
-"""Bytes of rows that a task reads at a time, if they are fewer than are written at a time."""
 
 
 class FileRange(NamedTuple):
@@ -145,7 +144,7 @@ class SourceScan:
             with open_parquet(self.files.filesystem, piece.file, like=self.schema) as (parquet, _):
                 groups = piece.row_groups(parquet.metadata)
                 batches = parquet.iter_batches(_ROWS_A_BATCH, groups, names, use_threads=False)
-                for table in gathered(batches, most_bytes=BYTES_A_WRITE):
+                for table in gathered(batches, most_bytes=BYTES_A_PACK):
                     yield table.select(names).cast(columns)
 
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 from airflow_provider.exceptions import SnapshotUnavailableError, TableServiceError, from_dict, to_dict
 from airflow_provider.ingestion.file_groups import ARRIVAL, TARGET, rows_by_target
 from airflow_provider.ingestion.key_lookup import Living, dead_hits, located
-from airflow_provider.spark.ingestion.scan.packed_rows import PACKED, pack, pack_error, unpacked
 from airflow_provider.spark.ingestion.scan.routes import Tags
 from airflow_provider.spark.ingestion.scan.source_scan import SourceScan
 from airflow_provider.spark.ingestion.tagging_plan import TaggingPlan, in_portions
 from airflow_provider.spark.numbered_tasks import numbered_tasks, numbers_of, task_number, to_numbered_tasks
+from airflow_provider.spark.packed_rows import PACKED, pack, pack_error, unpacked
 from airflow_provider.table.keys import location_columns, partition_paths, record_keys
 from airflow_provider.table.metadata_table import file_group_indexes
 
