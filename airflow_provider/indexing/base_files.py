@@ -369,13 +369,17 @@ def write_listing(build: IndexBuild) -> list[WriteStat]:
     return _write(build, numbers, build.entries_of_listing())
 
 
-def in_key_order(entries: pa.Table) -> Batches:
+def in_key_order(entries: pa.Table) -> Iterator[tuple[pa.Array, pa.Array]]:
     """The records of a file group, in the order of the keys' bytes.
 
     :param entries: the records, with the columns ``key`` and ``record`` of :data:`ENTRIES`.
     """
-    ordered = entries.unify_dictionaries().combine_chunks().sort_by("key")
-    return ((each["key"], each["record"]) for each in ordered.to_batches(max_chunksize=_RECORDS_A_BATCH))
+    entries = entries.unify_dictionaries().combine_chunks()
+    order = pc.sort_indices(entries["key"])
+    # In portions: a whole copy in order would take as much memory again.
+    for begin in range(0, len(order), _RECORDS_A_BATCH):
+        for some in entries.take(order[begin : begin + _RECORDS_A_BATCH]).to_batches():
+            yield some["key"], some["record"]
 
 
 def _write(build: IndexBuild, numbers: Iterable[int], batches: Iterable[pa.RecordBatch]) -> list[WriteStat]:

@@ -24,7 +24,7 @@ from airflow_provider.indexing import (
     run_index,
     write_listing,
 )
-from airflow_provider.ingestion.file_groups import TARGET, gathered, rows_by_target
+from airflow_provider.ingestion.file_groups import ROWS_A_WRITE, TARGET, gathered, rows_by_target
 from airflow_provider.locks import LockProvider
 from airflow_provider.spark.numbered_tasks import (
     numbers_of,
@@ -44,10 +44,7 @@ if TYPE_CHECKING:
 _FILES_A_TASK = 8
 """Files of one task, so that its start does not matter; fewer if that would leave cores idle."""
 
-_WRITTEN = "file_group int, write_stat string, error string"
-_WRITTEN_IN_ARROW = pa.schema(
-    [("file_group", pa.int32()), ("write_stat", pa.string()), ("error", pa.string())]
-)
+_WRITTEN = "write_stat string, error string"
 
 
 def build_index(
@@ -102,9 +99,7 @@ def write_base_files(spark: SparkSession, build: IndexBuild) -> list[WriteStat]:
     for row in written:
         if row["error"] is not None:
             raise from_dict(json.loads(row["error"]))
-    stats += [WriteStat.from_dict(json.loads(row["write_stat"])) for row in written]
-    left = set(numbers) - {row["file_group"] for row in written}  # Spark runs no task if there is no record
-    return stats + [build.write(number, ()) for number in sorted(left)]
+    return stats + [WriteStat.from_dict(json.loads(row["write_stat"])) for row in written]
 
 
 _Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -117,11 +112,8 @@ def _reader(build: IndexBuild) -> _Task:
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_loaded_modules()
-        entries = (
-            found for position in numbers_of(batches) for found in build.entries_of(build.files[position])
-        )
         try:
-            for rows in gathered(entries, most_bytes=BYTES_A_PACK):
+            for rows in gathered(_portions(build, numbers_of(batches)), most_bytes=BYTES_A_PACK):
                 rows = rows.unify_dictionaries().combine_chunks()
                 numbers = pa.array(tasks[rows["file_group"].to_numpy()])
                 parts = rows_by_target(rows.drop_columns(["file_group"]).append_column(TARGET, numbers))
@@ -130,6 +122,14 @@ def _reader(build: IndexBuild) -> _Task:
             yield pack_error(0, error)
 
     return read
+
+
+def _portions(build: IndexBuild, positions: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """The records of data files; the keys of a large file come in several portions."""
+    for position in positions:
+        for found in build.entries_of(build.files[position]):
+            for begin in range(0, found.num_rows, ROWS_A_WRITE):
+                yield found.slice(begin, ROWS_A_WRITE)
 
 
 def _with_own_records(part: pa.Table) -> pa.Table:
@@ -144,14 +144,13 @@ def _writer(build: IndexBuild) -> _Task:
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_loaded_modules()
-        number = build.numbers_of_files[task_number()]
-        row: dict[str, int | str | None] = {"file_group": number, "write_stat": None, "error": None}
+        row: dict[str, str | None] = {"write_stat": None, "error": None}
         try:
-            entries = pa.Table.from_batches(unpacked(batches), kinds)
-            stat = build.write(number, in_key_order(entries))
+            records = in_key_order(pa.Table.from_batches(unpacked(batches), kinds))
+            stat = build.write(build.numbers_of_files[task_number()], records)
             row["write_stat"] = json.dumps(stat.to_dict())
         except TableServiceError as error:
             row["error"] = json.dumps(to_dict(error))
-        yield pa.RecordBatch.from_pylist([row], _WRITTEN_IN_ARROW)
+        yield pa.RecordBatch.from_pylist([row], pa.schema([(name, pa.string()) for name in row]))
 
     return write

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
-from airflow_provider.exceptions import DuplicateRecordKeyError
+from airflow_provider.exceptions import CorruptTableError, DuplicateRecordKeyError
 from airflow_provider.indexing.drop import drop_index
 from airflow_provider.indexing.run import run_index
 from airflow_provider.indexing.schedule import schedule_index
@@ -55,3 +57,46 @@ def test_spark_builds_what_a_single_process_builds_and_refuses_a_key_in_two_plac
     with pytest.raises(DuplicateRecordKeyError, match=r"'é0007-a' lives in part=[ab]/.* and in part=[ab]/"):
         build_index(lake.spark, IndexJob(made.location, instant))
     assert_indexes_equal_a_rebuild(table, [each for each in ALL if each != "record_index"])
+
+
+COLUMNS = pa.schema({"id": pa.int64(), "part": pa.string(), "fare": pa.float64()})
+
+
+def build_on_spark(lake: SparkLake, table: HudiTable, indexes: list[str]) -> list[int]:
+    """Plan and build indexes; the jobs of Spark that this took."""
+    instant = schedule_index(table, indexes)
+    assert instant is not None
+    context = lake.spark.sparkContext
+    context.setJobGroup(instant, "build of indexes")
+    assert build_index(lake.spark, IndexJob(table.location, instant)) is not None
+    return list(context.statusTracker().getJobIdsForGroup(instant))
+
+
+@pytest.mark.parametrize(("files", "by_spark"), [(16, False), (17, True)])
+def test_the_footers_of_few_files_start_no_spark(lake: SparkLake, files: int, by_spark: bool) -> None:
+    made = lake.create(COLUMNS, partition_by=["part"])
+    made.write("insert", made.arrow([{"id": n, "part": f"{n:02d}", "fare": n / 4} for n in range(files)]))
+    table, statistics = HudiTable.open(made.location), ["files", "column_stats", "bloom_filters"]
+    assert bool(build_on_spark(lake, table, statistics)) is by_spark
+    assert_indexes_equal_a_rebuild(table, statistics)
+
+
+def test_a_table_without_rows_gets_a_record_index(lake: SparkLake) -> None:
+    made = lake.create(COLUMNS, partition_by=["part"])
+    table = HudiTable.open(made.location)
+    build_on_spark(lake, table, ["files", "record_index"])
+    slices = MetadataTable(metadata_storage(table.storage)).file_slices("record_index")
+    assert [each.base_file is not None for each in slices] == [True] * 10
+    assert_indexes_equal_a_rebuild(table, ["files", "record_index"])
+
+
+def test_a_task_that_cannot_read_a_file_says_so_in_our_words(lake: SparkLake) -> None:
+    made = lake.create(COLUMNS, partition_by=["part"])
+    made.write("insert", made.arrow([{"id": n, "part": "a", "fare": n / 4} for n in range(3)]))
+    table = HudiTable.open(made.location)
+    instant = schedule_index(table, ["record_index"])
+    assert instant is not None
+    (file,) = table.view().all_base_files()
+    Path(made.location, file.path).write_bytes(b"no Parquet")
+    with pytest.raises(CorruptTableError, match=file.path):
+        build_index(lake.spark, IndexJob(made.location, instant))
