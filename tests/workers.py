@@ -23,6 +23,7 @@ _FROM_WAITING_TO_COMPUTING = (
     "tests/airflow/with_all_its_parts/test_standalone.py",
     "tests/processes/table/test_killed_job.py",
     "tests/processes/table/test_two_writers.py",
+    "tests/airflow/test_killed_services.py",
     "tests/processes/metastore/test_spark_on_metastore.py",
     "tests/processes/",
     "tests/airflow/",

@@ -1,4 +1,7 @@
-"""Table services in a process that dies by SIGKILL: the retry of their task undoes or continues at once."""
+"""Table services in a process that dies by SIGKILL: the retry of their task undoes or continues its work.
+
+A process that dies while it schedules holds the table lock, so the retry waits for the end of the lease.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,11 @@ kind, arguments = json.loads(sys.argv[1])
 ti = SimpleNamespace(dag_id="services", task_id="it", run_id="manual", map_index=-1, max_tries=1)
 getattr(operators, kind)(task_id="it", **arguments).execute({"ti": ti, "task_state_store": Store()})
 """
+
+
+@pytest.fixture(autouse=True)
+def _short_lease(connect):
+    connect("table_lock_default", conn_type="table_lock", extra=json.dumps({"lease_seconds": 5}))
 
 
 class Store(dict):

@@ -18,7 +18,13 @@ from tests.spark.lake import SparkLake
 def spark() -> Iterator[SparkSession]:
     # PySpark stays with Spark Connect once a test of another folder has used it.
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
-    session = local_session("tests", "local[2]", {"spark.sql.shuffle.partitions": "4"})
+    settings = {
+        "spark.sql.shuffle.partitions": "4",
+        # Compiling code for a few rows costs more than it saves. In other tests and the demo Spark compiles.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    session = local_session("tests", "local[2]", settings)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -27,7 +27,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from enum import StrEnum
 from functools import cache, partial
@@ -294,11 +294,20 @@ def _at_once(steps: list[Callable[[], None]]) -> None:
         for step in steps:
             step()
         return
-    with ThreadPoolExecutor(
-        min(len(steps), _AT_ONCE), "force"
-    ) as pool:  # the disk merges flushes that arrive at the same time
-        for done in [pool.submit(step) for step in steps]:
-            done.result()
+    pool = _forcing_threads()
+    begun = [pool.submit(step) for step in steps]  # the disk merges flushes that arrive at the same time
+    wait(begun)
+    for done in begun:
+        done.result()
+
+
+@cache
+def _forcing_threads() -> ThreadPoolExecutor:
+    # All tables of a process share them, because starting threads takes longer than a flush of a fast disk.
+    return ThreadPoolExecutor(_AT_ONCE, "force")
+
+
+os.register_at_fork(after_in_child=_forcing_threads.cache_clear)  # no thread survives a fork
 
 
 def _force_file(target: str) -> None:
