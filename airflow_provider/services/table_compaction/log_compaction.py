@@ -226,23 +226,30 @@ def compact_logs(
 ) -> list[CompactionResult]:
     """Execute pending log compactions of this package, then plan and run one if it is due.
 
+    A pending plan is dropped if later commits have touched all its file groups.
+
     :param table: a merge-on-read table.
     :param settings: which file groups are due.
     :param lock: the table lock; by the table's options when None.
     :param operation_key: see :func:`~airflow_provider.concurrency.schedule`.
     :return: one result for each log compaction; empty when nothing was due.
-    :raises WriteConflictError: when every file group of a plan is in conflict.
+    :raises WriteConflictError: when every file group of the new plan is in conflict.
     :raises UnsupportedTableError: see :func:`schedule_log_compaction`.
     """
     check_log_compaction(table)
     lock = lock or default_lock(table)
     rollback_dead_writers(table)
+    were_pending = pending_log_compactions(table)
     done: list[CompactionResult] = []
     for instant in _planned(table, settings, lock, operation_key):
         try:
             done.append(run_log_compaction(table, instant, lock=lock, operation_key=operation_key))
         except NoSuchInstantError as error:
             log.info("%s", error)  # another process took the plan first
+        except WriteConflictError as error:
+            if instant not in were_pending or instant in pending_log_compactions(table):
+                raise
+            log.warning("%s; log compaction plan %s is rolled back", error, instant)
     return done
 
 

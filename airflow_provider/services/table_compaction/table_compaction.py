@@ -237,6 +237,8 @@ def compact_table(
 ) -> list[CompactionResult]:
     """Keep log files few: execute pending plans, then plan and run a compaction if one is due.
 
+    A pending plan is dropped if later commits have touched all its file groups.
+
     :param table: a merge-on-read table.
     :param settings: when a compaction is due, and for which file groups.
     :param lock: the table lock; by the table's options when None.
@@ -245,7 +247,7 @@ def compact_table(
     :return: one result for each compaction, the new one last; empty when nothing was due.
     :raises ServiceStoppedError: when compaction failed too often on this table.
     :raises LockTimeoutError: when the table lock is not acquired in time.
-    :raises WriteConflictError: when every file group of a plan is in conflict.
+    :raises WriteConflictError: when every file group of the new plan is in conflict.
     :raises UnsupportedTableError: when this package does not write the table, or it is not merge-on-read.
     """
     _check(table)
@@ -253,7 +255,7 @@ def compact_table(
     with stopping_itself(table, Service.TABLE_COMPACTION, lambda: input_of_the_next(table), max_failures):
         rollback_dead_writers(table)
         run = partial(_run_or_leave, table, lock=lock, operation_key=operation_key)
-        found = [run(instant) for instant in pending_table_compactions(table, idle=True)]
+        found = [run(instant, was_pending=True) for instant in pending_table_compactions(table, idle=True)]
         instant = schedule_table_compaction(
             table, settings, lock=lock, max_failures=None, operation_key=operation_key
         )
@@ -375,14 +377,26 @@ def _together(
 
 
 def _run_or_leave(
-    table: HudiTable, instant: str, *, lock: LockProvider, operation_key: str | None
+    table: HudiTable,
+    instant: str,
+    *,
+    lock: LockProvider,
+    operation_key: str | None,
+    was_pending: bool = False,
 ) -> CompactionResult | None:
-    """Execute a plan, unless another process has just taken it."""
+    """Execute a plan, unless another process has just taken it, or later commits have left nothing of it.
+
+    :param was_pending: whether the plan was made earlier.
+    """
     try:
         return run_table_compaction(table, instant, lock=lock, operation_key=operation_key)
     except NoSuchInstantError as error:
         log.info("%s", error)
-        return None
+    except WriteConflictError as error:
+        if not was_pending or instant in pending_table_compactions(table):
+            raise
+        log.warning("%s; compaction plan %s is rolled back", error, instant)
+    return None
 
 
 def input_of_the_next(table: HudiTable) -> str:

@@ -153,6 +153,17 @@ def test_who_appends_meanwhile_wins(table: LakeTable) -> None:
     table.check_now(after(row(1, "between"), row(2, "beside")))
 
 
+def test_a_pending_plan_that_a_write_overtook_gives_way_to_another(table: LakeTable) -> None:
+    table.ingest("upsert", [row(1, "one")])
+    table.ingest("upsert", [row(1, "two")])
+    overtaken = schedule_log_compaction(table.table, TWO) or ""
+    table.ingest("upsert", [row(1, "three")])
+    (done,) = compact_logs(table.table, TWO)
+    assert done.instant > overtaken
+    assert pending_log_compactions(table.table) == []
+    table.check_now(after(row(1, "three")))
+
+
 def test_it_and_a_compaction_leave_each_others_file_groups(table: LakeTable) -> None:
     table.ingest("upsert", [row(1, "one")])
     table.ingest("upsert", [row(1, "two")])

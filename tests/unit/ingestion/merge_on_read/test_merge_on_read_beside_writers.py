@@ -224,6 +224,17 @@ def test_an_overwrite_wins_against_a_compaction(table: LakeTable) -> None:
     )
 
 
+def test_a_pending_plan_of_which_writes_left_nothing_gives_way_to_another(table: LakeTable) -> None:
+    table.ingest("upsert", [row(1, "new")])
+    overtaken = schedule_table_compaction(table.table, ALWAYS) or ""
+    table.ingest("insert_overwrite", [row(20, "over")])
+    table.ingest("upsert", [row(20, "again")])
+    (done,) = compact_table(table.table, ALWAYS)
+    assert done.instant > overtaken
+    assert pending_table_compactions(table.table) == []
+    table.check_now([row(20, "again"), *(each for each in expected() if each["part"] == "b")])
+
+
 def test_a_plan_is_carried_out_once_and_a_dead_one_is_planned_again(table: LakeTable) -> None:
     table.ingest("upsert", [row(1, "new")])
     instant = schedule_table_compaction(table.table, ALWAYS) or ""

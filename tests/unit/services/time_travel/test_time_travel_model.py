@@ -273,7 +273,8 @@ class Past(RuleBasedStateMachine):
     def committed(self) -> None:
         """The commit that has just completed, if any."""
         newest = self.made.table.timeline().commits()[-1]
-        if self.history and newest.completion_time == self.history[-1].completed:
+        # The newest on the timeline may be an earlier one, because a commit that completed late is archived.
+        if newest.completion_time in {each.completed for each in self.history}:
             return
         slices = file_slices(self.made.table)
         files = frozenset(path for each in slices for path in (each.base_path, *each.log_paths) if path)
