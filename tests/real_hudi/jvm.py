@@ -16,6 +16,8 @@ import tenacity
 from tests.real_hudi.environment import HUDI, real_hudi, server_environment
 
 SERVER = Path(__file__).with_name("spark_server.py")
+TIME_ZONE = "user.timezone"
+"""The setting for the JVM's time zone, which is UTC otherwise."""
 
 
 class HudiError(Exception):
@@ -105,7 +107,7 @@ class Jvm:
 
     :param folder: a folder of its own, for its socket, its log and Spark's files.
     :param version: Hudi's version.
-    :param settings: further settings of Spark.
+    :param settings: further settings of Spark, and :data:`TIME_ZONE`.
     :raises NotReachedError: when Hudi is not on this machine and cannot be downloaded.
     """
 

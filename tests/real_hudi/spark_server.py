@@ -62,6 +62,7 @@ def _plain(value: Any) -> Any:
 
 def start(bundle: str, folder: str, more: dict[str, str]) -> SparkSession:
     """Start a session with the settings that Hudi's documentation gives for Spark 3.5."""
+    zone = more.pop("user.timezone", "UTC")
     settings = {
         "spark.driver.extraClassPath": bundle,
         "spark.driver.memory": "2g",
@@ -79,7 +80,7 @@ def start(bundle: str, folder: str, more: dict[str, str]) -> SparkSession:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # A JVM that runs for a few minutes does not gain from the second compiler. With the default sizes, of
         # heap and classes, a fifth of its time is garbage collection.
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+        "spark.driver.extraJavaOptions": f"-Duser.timezone={zone} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
         "-Xms1g -Xmn640m -XX:MetaspaceSize=256m",
         **more,
     }

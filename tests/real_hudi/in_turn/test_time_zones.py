@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.real_hudi.in_turn.shared_table import SharedTable, rows
-from tests.real_hudi.jvm import Jvm, running
+from tests.real_hudi.jvm import TIME_ZONE, Jvm, running
 
 
 # A JVM waits until its instant times are later than all earlier ones, of any table. In a western zone that
 # takes hours after instant times in UTC. So each test has a JVM of its own.
 @pytest.fixture(params=["America/Chicago", "Asia/Tokyo"])
 def hudi_elsewhere(request: pytest.FixtureRequest) -> Iterator[Jvm]:
-    options = f"-Duser.timezone={request.param} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    with tempfile.TemporaryDirectory(prefix="real-hudi-") as folder:
-        settings = {"spark.driver.extraJavaOptions": options}
-        with running(Path(folder), settings=settings) as jvm:
-            yield jvm
+    zone = {TIME_ZONE: request.param}
+    with (
+        tempfile.TemporaryDirectory(prefix="real-hudi-") as folder,
+        running(Path(folder), settings=zone) as jvm,
+    ):
+        yield jvm
 
 
 @pytest.mark.parametrize("made", [SharedTable.of_ours, SharedTable.of_the_jvm], ids=["ours", "theirs"])
