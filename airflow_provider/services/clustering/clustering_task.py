@@ -11,11 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider.concurrency.heartbeats import check_wanted
 from airflow_provider.exceptions import UnsupportedTableError
@@ -166,10 +168,10 @@ class ClusteringTask:
                 for each, found, begin in zip(slices, by_file, begins, strict=True)
                 if len(found)
             ]
-            rows = _together(_ahead(lambda share: self._read(share[0]).take(share[1]), shares))
+            rows = _together(_ahead(lambda share: _taken(self._read(share[0]), share[1]), shares))
             order = np.searchsorted(in_files, own)
         portions = (pa.array(order[at : at + _ROWS_A_TAKE]) for at in range(0, len(order), _ROWS_A_TAKE))
-        yield from _ahead(rows.take, portions)
+        yield from _ahead(partial(_taken, rows), portions)
 
     def _share(self, rows: int) -> tuple[int, int]:
         """The range of this file's rows in the order of all rows."""
@@ -209,6 +211,19 @@ class ClusteringTask:
             total_write_bytes=written.size,
             file_size=written.size,
         )
+
+
+def _taken(rows: pa.Table, positions: pa.Array) -> pa.Table:
+    return pc.take(rows, positions, memory_pool=_memory_that_stays())
+
+
+@cache
+def _memory_that_stays() -> pa.MemoryPool:
+    # Other allocators give the memory of each portion back to the kernel, which clears it for the next one.
+    try:
+        return pa.mimalloc_memory_pool()
+    except NotImplementedError:  # a build of Arrow without it
+        return pa.default_memory_pool()
 
 
 def _together(parts: Iterable[pa.Table]) -> pa.Table:
