@@ -109,7 +109,7 @@ def are_there(storage: Storage, base_files: BaseFiles) -> bool:
         return False
     try:
         stats = decode_commit_metadata(storage.read(base_files.path)).write_stats
-    except FileNotFoundError:
+    except (FileNotFoundError, CorruptTableError):  # a power failure leaves a part of a staged file
         return False
     there = set(metadata_table.names(base_files.partition))
     return all(stat.path.rpartition("/")[2] in there for stat in stats)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from airflow_provider.indexing.index_run import IndexRun
+from airflow_provider.indexing.run import run_index
+from airflow_provider.indexing.schedule import schedule_index
+from airflow_provider.ingestion import ingest_arrow
+from airflow_provider.table import HudiTable
 from tests.unit.power.disk import Drawn, ForgetfulDisk, PowerCut
 from tests.unit.power.lake import copied
 from tests.unit.power.operations import KEYS, OPERATIONS, History
 from tests.unit.power.processes import Process, rows_after, run
+from tests.unit.table.metadata_table.rebuilt import assert_indexes_equal_a_rebuild
 
 types = st.sampled_from(["copy_on_write", "merge_on_read"])
 some_operations = st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=4)
@@ -84,3 +93,19 @@ def lose_power_together(operations, cut_after, seed, is_indexed, table_type):
     disk.come_back(Drawn(random))
     history.version = 1000
     history.check_after_power_failure(lambda found: rows_after(processes, found))
+
+
+@pytest.mark.parametrize("left", [0, 100])
+def test_an_index_build_goes_on_after_its_staged_base_files_were_cut_off(tmp_path, left):
+    schema = pa.schema({"id": pa.int64()})
+    table = HudiTable.create(str(tmp_path / "t"), name="t", schema=schema, record_key=["id"])
+    ingest_arrow(table, pa.table({"id": [1, 2]}, schema), "insert")
+    instant = schedule_index(table, ["files", "record_index"])
+    with patch.object(IndexRun, "_complete", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        run_index(table, instant)
+    staged = list((tmp_path / "t/.hoodie/commit_log/staged").glob("*.initial.avro"))
+    assert len(staged) == 2
+    for each in staged:
+        os.truncate(each, left)
+    assert run_index(table, instant).indexes == ("files", "record_index")
+    assert_indexes_equal_a_rebuild(table)
