@@ -22,7 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":
-    gc.disable()  # until the modules are loaded, see _loading
+    gc.disable()  # it takes a tenth of the time in which modules are loaded; main turns it on
 
 # As spark-submit's main file, this module puts its folder first on the path, and that folder's modules would
 # hide others.
@@ -67,8 +67,7 @@ def main(arguments: list[str]) -> int:
     :param arguments: path of the specification, from :meth:`~airflow_provider.jobs.TableJob.to_json`.
     :return: exit code: 0 when the job committed, or had nothing to do, 1 when it did not.
     """
-    gc.freeze()
-    gc.enable()
+    _collect_garbage_of_work()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("py4j", "pyspark", "grpc", "botocore", "s3fs"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -245,15 +244,10 @@ def _ingest(job: IngestJob, parent: Parent) -> dict[str, Any]:
     return commit_once(job, write)
 
 
-@contextmanager
-def _loading() -> Iterator[None]:
-    """Pause the garbage collector, which otherwise takes a tenth of the time in which modules are loaded."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
+def _collect_garbage_of_work() -> None:
+    """Turn the garbage collector on; it passes over what the modules have made."""
+    gc.freeze()
+    gc.enable()
 
 
 @contextmanager
@@ -262,13 +256,16 @@ def _session(job: AnyJob) -> Iterator[SparkSession]:
 
     began = time.monotonic()
     forget_old_logs()
-    with _loading():
+    gc.disable()  # the session loads most of PySpark
+    try:
         spark = job_session(
             f"table-services {job.operation} {job.table_name or job.location}",
             job.spark_conf,
             connect_timeout=job.connect_timeout,
             log_file=spark_log_file(job.job_id),
         )
+    finally:
+        _collect_garbage_of_work()
     log.info("Spark %s is there after %.1f s", spark.version, time.monotonic() - began)
     try:
         with told_when_lost(spark):

@@ -63,7 +63,7 @@ getattr(operators, kind)(task_id="it", **arguments).execute({"ti": ti, "task_sta
 
 @pytest.fixture(autouse=True)
 def _short_lease(connect):
-    connect("table_lock_default", conn_type="table_lock", extra=json.dumps({"lease_seconds": 5}))
+    connect("table_lock_default", conn_type="table_lock", extra=json.dumps({"lease_seconds": 10}))
 
 
 class Store(dict):

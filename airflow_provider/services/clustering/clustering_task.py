@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -214,16 +214,9 @@ class ClusteringTask:
 
 
 def _taken(rows: pa.Table, positions: pa.Array) -> pa.Table:
-    return pc.take(rows, positions, memory_pool=_memory_that_stays())
-
-
-@cache
-def _memory_that_stays() -> pa.MemoryPool:
     # Other allocators give the memory of each portion back to the kernel, which clears it for the next one.
-    try:
-        return pa.mimalloc_memory_pool()
-    except NotImplementedError:  # a build of Arrow without it
-        return pa.default_memory_pool()
+    has_it = "mimalloc" in pa.supported_memory_backends()
+    return pc.take(rows, positions, memory_pool=pa.mimalloc_memory_pool() if has_it else None)
 
 
 def _together(parts: Iterable[pa.Table]) -> pa.Table:

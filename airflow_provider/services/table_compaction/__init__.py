@@ -2,7 +2,7 @@
 
 Begin to read at ``table_compaction``: it plans under the table lock, and executes a plan beside writers.
 ``compaction_trigger`` tells when one is due, and ``table_compaction_plan`` chooses the file groups.
-``log_compaction`` merges many log blocks into one instead.
+``log_compaction`` merges many log blocks into one instead. ``run_plans`` executes the pending plans of both.
 
 The choice of file groups may be changed. A plan reads the files of instants that had completed when it was
 scheduled. Files of instants that complete later belong to the next file slice

@@ -12,7 +12,6 @@ plan, the file group is left out. Sources: ``HoodieLogCompactionPlanGenerator`` 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +30,6 @@ from airflow_provider.concurrency.heartbeats import check_wanted
 from airflow_provider.concurrency.plans import pending_plans
 from airflow_provider.exceptions import (
     InvalidInputError,
-    NoSuchInstantError,
     TableServiceError,
     UnsupportedTableError,
     WriteConflictError,
@@ -40,6 +38,7 @@ from airflow_provider.locks import LockProvider, default_lock
 from airflow_provider.services.compaction import CompactionResult
 from airflow_provider.services.compaction_plan import CompactionOperation, CompactionPlan
 from airflow_provider.services.partition_patterns import matches
+from airflow_provider.services.table_compaction.run_plans import run_plans
 from airflow_provider.services.table_compaction.table_compaction_plan import (
     operations_of,
     read_plan,
@@ -239,18 +238,12 @@ def compact_logs(
     check_log_compaction(table)
     lock = lock or default_lock(table)
     rollback_dead_writers(table)
-    were_pending = pending_log_compactions(table)
-    done: list[CompactionResult] = []
-    for instant in _planned(table, settings, lock, operation_key):
-        try:
-            done.append(run_log_compaction(table, instant, lock=lock, operation_key=operation_key))
-        except NoSuchInstantError as error:
-            log.info("%s", error)  # another process took the plan first
-        except WriteConflictError as error:
-            if instant not in were_pending or instant in pending_log_compactions(table):
-                raise
-            log.warning("%s; log compaction plan %s is rolled back", error, instant)
-    return done
+    return run_plans(
+        table,
+        Action.LOG_COMPACTION,
+        lambda instant: run_log_compaction(table, instant, lock=lock, operation_key=operation_key),
+        lambda: schedule_log_compaction(table, settings, lock=lock, operation_key=operation_key),
+    )
 
 
 def compact_logs_when_due(table: HudiTable, *, lock: LockProvider | None = None) -> None:
@@ -354,15 +347,6 @@ def check_log_compaction(table: HudiTable) -> None:
             f"table {table.location} is {table.config.table_type}, and has no log compaction here: {why}",
             location=table.location,
         )
-
-
-def _planned(
-    table: HudiTable, settings: LogCompactionSettings | None, lock: LockProvider, operation_key: str | None
-) -> Iterator[str]:
-    yield from pending_log_compactions(table, idle=True)
-    instant = schedule_log_compaction(table, settings, lock=lock, operation_key=operation_key)
-    if instant is not None:
-        yield instant
 
 
 def _deleted(

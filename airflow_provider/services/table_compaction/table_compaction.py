@@ -46,6 +46,7 @@ from airflow_provider.services.compaction_plan import CompactionPlan
 from airflow_provider.services.table_compaction.compaction_settings import TableCompactionSettings
 from airflow_provider.services.table_compaction.compaction_task import CompactionTask
 from airflow_provider.services.table_compaction.compaction_trigger import is_due
+from airflow_provider.services.table_compaction.run_plans import run_plans
 from airflow_provider.services.table_compaction.table_compaction_plan import (
     plan_table_compaction,
     read_plan,
@@ -254,14 +255,14 @@ def compact_table(
     lock = lock or default_lock(table)
     with stopping_itself(table, Service.TABLE_COMPACTION, lambda: input_of_the_next(table), max_failures):
         rollback_dead_writers(table)
-        run = partial(_run_or_leave, table, lock=lock, operation_key=operation_key)
-        found = [run(instant, was_pending=True) for instant in pending_table_compactions(table, idle=True)]
-        instant = schedule_table_compaction(
-            table, settings, lock=lock, max_failures=None, operation_key=operation_key
+        return run_plans(
+            table,
+            Action.COMPACTION,
+            lambda instant: run_table_compaction(table, instant, lock=lock, operation_key=operation_key),
+            lambda: schedule_table_compaction(
+                table, settings, lock=lock, max_failures=None, operation_key=operation_key
+            ),
         )
-        if instant is not None:
-            found.append(run(instant))
-    return [each for each in found if each is not None]
 
 
 def compact_table_when_due(table: HudiTable, *, lock: LockProvider | None = None) -> None:
@@ -374,29 +375,6 @@ def _together(
         taken += needed
     if chosen:
         yield chosen
-
-
-def _run_or_leave(
-    table: HudiTable,
-    instant: str,
-    *,
-    lock: LockProvider,
-    operation_key: str | None,
-    was_pending: bool = False,
-) -> CompactionResult | None:
-    """Execute a plan, unless another process has just taken it, or later commits have left nothing of it.
-
-    :param was_pending: whether the plan was made earlier.
-    """
-    try:
-        return run_table_compaction(table, instant, lock=lock, operation_key=operation_key)
-    except NoSuchInstantError as error:
-        log.info("%s", error)
-    except WriteConflictError as error:
-        if not was_pending or instant in pending_table_compactions(table):
-            raise
-        log.warning("%s; compaction plan %s is rolled back", error, instant)
-    return None
 
 
 def input_of_the_next(table: HudiTable) -> str:

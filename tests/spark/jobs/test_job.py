@@ -110,6 +110,15 @@ def test_a_file_that_is_no_job(tmp_path: Path) -> None:
     assert subprocess.run(command(file)[:-1], capture_output=True, timeout=60).returncode == 2
 
 
+def test_garbage_is_collected_once_the_modules_are_loaded() -> None:
+    program = (
+        "import atexit, gc, runpy; atexit.register(lambda: print(gc.isenabled())); "
+        "runpy.run_module('airflow_provider.spark.job', run_name='__main__')"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
+    assert (ended.returncode, ended.stdout) == (2, "True\n"), ended.stderr
+
+
 # --- ending in the middle -----------------------------------------------------------------
 
 SLOW_ROWS = 2_000_000

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from airflow_provider.exceptions import InvalidInputError
+from airflow_provider.table.storage import durability
 from airflow_provider.table.storage.storage import Storage
 
 
@@ -114,3 +118,16 @@ def test_a_checksum_of_hadoops_goes_before_the_file_that_it_is_of(tmp_path: Path
     storage.put("replaced", b"new")
     assert storage.delete("deleted")
     assert sorted(each.name for each in (tmp_path / "t").iterdir()) == [".kept.crc", "kept", "replaced"]
+
+
+def test_a_forked_process_forces_files_by_threads_of_its_own() -> None:
+    def meet() -> None:  # as many steps as there are threads
+        durability._at_once([threading.Barrier(durability._AT_ONCE).wait] * durability._AT_ONCE)
+
+    meet()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(300)  # the parent's threads would never come
+        meet()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
