@@ -272,8 +272,11 @@ class History:
         for each in folder.iterdir() if folder.exists() else ():
             os.utime(each, (0, 0))
         self._learn()
-        for each in savepoints(self.table):
-            self.kept.setdefault(each.instant, self.after[each.instant])
+        there = {each.instant for each in savepoints(self.table)}
+        for instant in there:
+            self.kept.setdefault(instant, self.after[instant])
+        if self.let_go not in there:  # its deletion happened, but was not reported
+            self.kept.pop(self.let_go, None)
         self.let_go, self.passed = None, []
 
 

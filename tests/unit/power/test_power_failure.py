@@ -52,6 +52,12 @@ def lose_power(level, rounds, is_indexed, table_type):
         disk = ForgetfulDisk(Path(disk.root))
 
 
+@pytest.mark.parametrize("cut_after", range(12))
+def test_at_each_call_of_a_savepoints_deletion(cut_after):
+    rounds = [([History.savepoint], 500, 0), ([History.delete_savepoint], cut_after, 0)]
+    lose_power("commit", rounds, False, "copy_on_write")
+
+
 WRITES = (History.upsert, History.upsert, History.insert_overwrite, History.delete)
 SERVICES = (
     History.cluster,
