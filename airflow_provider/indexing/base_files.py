@@ -61,6 +61,9 @@ ENTRIES = pa.schema(
 _WORTH_THREADS = 50_000  # from so many records on, threads are faster
 _RECORDS_A_BATCH = 131_072
 
+FILES_AT_ONCE = 256
+"""Files whose records are made together: small ones take less time so, and the records of footers are few."""
+
 Batches = Iterable[tuple[pa.Array, pa.Array]]
 """Keys and encoded payloads of one file group, in the order of the keys' bytes."""
 
@@ -132,38 +135,78 @@ class IndexBuild:
         if MetadataPartition.FILES in self.file_groups:
             yield from self._entries(FileChanges(self.files), [MetadataPartition.FILES])
 
-    def entries_of(self, base_file: BaseFile) -> Iterator[pa.RecordBatch]:
-        """The records of one file in all other indexes. A file that was cleaned, or whose commit was undone,
-        has none."""
-        file_slice = self.live.get(base_file.path)
-        of_footers = self.file_groups.keys() - {MetadataPartition.FILES, MetadataPartition.RECORD_INDEX}
+    def entries_of(self, base_files: Sequence[BaseFile]) -> Iterator[pa.RecordBatch]:
+        """The records of some files in all other indexes. A file that was cleaned, or whose commit was
+        undone, has none.
+
+        :param base_files: some of :attr:`files`. The records of their footers are all made before the first
+            one is returned.
+        """
+        if partitions := self.file_groups.keys() - {MetadataPartition.FILES, MetadataPartition.RECORD_INDEX}:
+            yield from self._entries_of_footers(base_files, sorted(partitions))
+        if MetadataPartition.RECORD_INDEX in self.file_groups:
+            yield from self._entries_of_keys(self.live.get(each.path) for each in base_files)
+
+    def _entries_of_footers(
+        self, base_files: Sequence[BaseFile], partitions: Sequence[MetadataPartition]
+    ) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._entries(FileChanges((base_file,)), sorted(of_footers))
+            yield from self._entries(FileChanges(tuple(base_files)), partitions)
         except FileNotFoundError:
             # The file of an older slice may have been cleaned, or its commit was undone.
+            if len(base_files) > 1:
+                for each in base_files:
+                    yield from self._entries_of_footers([each], partitions)
+                return
+            file_slice = self.live.get(base_files[0].path)
             if file_slice is not None and not self._is_undone(file_slice):
                 raise
-        if MetadataPartition.RECORD_INDEX in self.file_groups:
-            yield from self._entries_of_keys(file_slice)
 
-    def _entries_of_keys(self, file_slice: FileSlice | None) -> Iterator[pa.RecordBatch]:
-        """The locations of the keys of a live slice. If the slice's commit was undone, those of the slice
-        that its file group has now.
+    def _entries_of_keys(self, slices: Iterable[FileSlice | None]) -> Iterator[pa.RecordBatch]:
+        """The locations of the keys of live slices."""
+        keys: list[pa.Array] = []
+        payloads: list[bytes] = []
+        rows = 0
+        for file_slice in slices:
+            found, payload = self._keys_of(file_slice)
+            for chunk in found.chunks:
+                keys.append(chunk)
+                payloads.append(payload)
+                rows += len(chunk)
+                if rows >= _RECORDS_A_BATCH:
+                    yield self._batch_of_keys(keys, payloads)
+                    keys, payloads, rows = [], [], 0
+        if keys:
+            yield self._batch_of_keys(keys, payloads)
+
+    def _batch_of_keys(self, keys: Sequence[pa.Array], payloads: Sequence[bytes]) -> pa.RecordBatch:
+        lengths = list(map(len, keys))
+        which = pa.array(np.repeat(np.arange(len(keys), dtype=np.int32), lengths))
+        records = pa.DictionaryArray.from_arrays(which, pa.array(payloads, pa.binary()))
+        joined = pa.concat_arrays(keys).cast(pa.large_string())
+        return self._batch(MetadataPartition.RECORD_INDEX, joined, records)
+
+    def _keys_of(self, file_slice: FileSlice | None) -> tuple[pa.ChunkedArray, bytes]:
+        """The keys of a live slice, and the record of their location. If the slice's commit was undone, those
+        of the slice that its file group has now.
 
         The process that undid the commit has logged only the keys in which the two slices differ.
         """
         while file_slice is not None:
             try:
-                yield from self._entries(
-                    FileChanges((), (), ((None, file_slice),)), [MetadataPartition.RECORD_INDEX]
-                )
+                keys = record_keys(self.storage, file_slice, self.living)
             except FileNotFoundError:
                 if not self._is_undone(file_slice):
                     raise
                 table = HudiTable.at(self.storage)
                 file_slice = SnapshotSlices(table, table.view).of(file_slice.file_group)
             else:
-                return
+                location = RecordLocation.at(
+                    file_slice.partition_path, file_slice.file_id, file_slice.base_instant
+                )
+                # Another writer's file may have large strings.
+                return keys if keys.type == pa.string() else keys.cast(pa.string()), encode_payload(location)
+        return pa.chunked_array([], pa.string()), b""
 
     def _is_undone(self, file_slice: FileSlice) -> bool:
         log = CommitLog(self.storage)
@@ -196,31 +239,16 @@ class IndexBuild:
     def _entries(
         self, change: FileChanges, partitions: Sequence[MetadataPartition]
     ) -> Iterator[pa.RecordBatch]:
-        others = [each for each in partitions if each is not MetadataPartition.RECORD_INDEX]
-        for name, records in records_of(self.storage, change, others, self.columns, self.schema).items():
+        for name, records in records_of(self.storage, change, partitions, self.columns, self.schema).items():
             added = {key: payload for key, payload in records.items() if payload is not None}
             payloads = pa.array(map(encode_payload, added.values()), pa.binary())
             yield self._batch(
                 MetadataPartition(name), pa.array(added, pa.large_string()), payloads.dictionary_encode()
             )
-        if MetadataPartition.RECORD_INDEX not in partitions:
-            return
-        for _, file_slice in change.slices:
-            if file_slice is None:
-                continue
-            location = RecordLocation.at(
-                file_slice.partition_path, file_slice.file_id, file_slice.base_instant
-            )
-            payload = pa.array([encode_payload(location)], pa.binary())
-            for keys in record_keys(self.storage, file_slice, self.living).chunks:
-                which = pa.array(np.zeros(len(keys), np.int32))
-                records = pa.DictionaryArray.from_arrays(which, payload)
-                yield self._batch(MetadataPartition.RECORD_INDEX, keys, records)
 
     def _batch(
         self, partition: MetadataPartition, keys: pa.Array, records: pa.DictionaryArray
     ) -> pa.RecordBatch:
-        keys = keys.cast(pa.large_string())
         numbers = self._first[partition] + file_group_indexes(keys, self.file_groups[partition])
         return pa.record_batch([pa.array(numbers.astype(np.int32)), keys, records], schema=ENTRIES)
 
@@ -355,7 +383,9 @@ def build_in_process(build: IndexBuild) -> list[WriteStat]:
     :param build: the index build.
     :raises DuplicateRecordKeyError: when a record key is in two file groups.
     """
-    entries = (batch for base_file in build.files for batch in build.entries_of(base_file))
+    files = build.files
+    some = (files[begin : begin + FILES_AT_ONCE] for begin in range(0, len(files), FILES_AT_ONCE))
+    entries = (batch for base_files in some for batch in build.entries_of(base_files))
     return write_listing(build) + _write(build, build.numbers_of_files, entries)
 
 

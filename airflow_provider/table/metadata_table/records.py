@@ -152,6 +152,11 @@ class StoredBloomFilter:
     is_deleted: bool = False
 
 
+@lru_cache(maxsize=1024)  # a commit writes many files
+def _millis(instant: str) -> int:
+    return int(parse_time(instant).timestamp() * 1000 + 0.5)
+
+
 class RecordLocation(NamedTuple):
     """The location of a record key.
 
@@ -170,7 +175,7 @@ class RecordLocation(NamedTuple):
     @classmethod
     def at(cls, partition_path: str, file_id: str, instant: str) -> RecordLocation:
         """A location, from an instant time in UTC."""
-        return cls(partition_path, file_id, int(parse_time(instant).timestamp() * 1000 + 0.5))
+        return cls(partition_path, file_id, _millis(instant))
 
     @property
     def file_group(self) -> FileGroupId:

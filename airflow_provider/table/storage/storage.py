@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -441,7 +442,7 @@ class Storage:
     def arrow(self) -> tuple[pyarrow.fs.FileSystem, str]:
         """The pyarrow file system and the root's path in it, for dataset scans."""
         if self._is_local:
-            return pyarrow.fs.LocalFileSystem(), self._base
+            return _local_files(), self._base
         return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(self._filesystem)), self._base
 
     def _absolute(self, path: str) -> str:
@@ -453,6 +454,11 @@ class Storage:
             modified = modified.timestamp()
         relative = str(info["name"]).rstrip("/").removeprefix(self._base).lstrip("/")
         return FileStatus(relative, int(info.get("size") or 0), float(modified), info["type"] == "directory")
+
+
+@cache
+def _local_files() -> pyarrow.fs.LocalFileSystem:
+    return pyarrow.fs.LocalFileSystem()
 
 
 _OF_TABLE = ("durability", "timeline_zone", "timeline_layout")

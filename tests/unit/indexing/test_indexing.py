@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hudi import HudiTableBuilder
 
@@ -28,6 +29,8 @@ from airflow_provider.indexing.schedule import schedule_index
 from airflow_provider.indexing.status import index_status
 from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.locks import InProcessLockProvider
+from airflow_provider.services.cleaning.clean_plan import Retention
+from airflow_provider.services.cleaning.cleaning import clean
 from airflow_provider.services.restore import restore
 from airflow_provider.services.upgrade import downgrade, upgrade
 from airflow_provider.table import HudiTable, snapshot
@@ -203,6 +206,31 @@ def test_a_key_that_comes_to_another_partition_while_it_is_built_is_refused(
     with pytest.raises(DuplicateRecordKeyError, match=f"key '3' lives in city=sf/.* was built, in {other}"):
         run_index(table, build=build)
     assert_indexes_equal_a_rebuild(table, [])
+
+
+def test_a_file_that_is_cleaned_during_the_build_is_left_out_and_no_other_is(table: HudiTable) -> None:
+    ingest_arrow(table, rows([1], fare=5.0))
+
+    def build(planned: IndexBuild) -> list[WriteStat]:
+        assert len(planned.files) > len(planned.live)
+        clean(table, Retention("KEEP_LATEST_FILE_VERSIONS", 1))
+        return build_in_process(planned)
+
+    schedule_index(table, ALL)
+    assert run_index(table, build=build) is not None
+    assert_indexes_equal_a_rebuild(table, ALL)
+
+
+def test_keys_of_another_writer_may_be_large_strings(table: HudiTable) -> None:
+    ingest_arrow(table, rows([70], city="la"))
+    changed = Path(table.location, table.base_files()[0].path)
+    found = pq.read_table(changed)
+    position = found.schema.get_field_index("_hoodie_record_key")
+    field = found.schema.field(position).with_type(pa.large_string())
+    pq.write_table(found.cast(found.schema.set(position, field)), changed)
+    assert pq.read_schema(changed).field(position).type == pa.large_string()
+    built(table, "record_index")
+    assert_indexes_equal_a_rebuild(table)
 
 
 def test_a_key_that_was_deleted_and_came_again_since_the_plan_is_in_one_place(table: HudiTable) -> None:

@@ -133,14 +133,13 @@ def column_stats(file: pq.ParquetFile, file_name: str, columns: Iterable[str]) -
     """
     schema, metadata = file.schema_arrow, file.metadata
     leaves = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+    row_groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     found = []
     for column in columns:
-        kind = value_type(schema.field(column).type) if column in leaves else None
+        kind, type_info = kind_of(schema.field(column).type) if column in leaves else (None, None)
         if kind is not None:
-            chunks = [
-                metadata.row_group(group).column(leaves[column]) for group in range(metadata.num_row_groups)
-            ]
-            found.append(_column(file, file_name, column, kind, chunks))
+            chunks = [row_group.column(leaves[column]) for row_group in row_groups]
+            found.append(_column(file, file_name, column, kind, type_info, chunks))
     return found
 
 
@@ -220,9 +219,9 @@ def _column(
     file_name: str,
     column: str,
     kind: ValueType,
+    type_info: str | None,
     chunks: list[pq.ColumnChunkMetaData],
 ) -> ColumnStats:
-    data_type = file.schema_arrow.field(column).type
     rows = sum(chunk.num_values for chunk in chunks)
     known = [chunk.statistics for chunk in chunks if chunk.statistics is not None]
     if len(known) == len(chunks) and all(_is_complete(each) for each in known):
@@ -243,7 +242,7 @@ def _column(
         total_size=sum(chunk.total_compressed_size for chunk in chunks),
         total_uncompressed_size=sum(chunk.total_uncompressed_size for chunk in chunks),
         value_type=kind,
-        type_info=kind_of(data_type)[1],
+        type_info=type_info,
     )
 
 
