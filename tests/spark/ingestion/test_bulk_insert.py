@@ -74,17 +74,19 @@ def test_rows_are_moved_where_the_files_would_be_many(lake: SparkLake) -> None:
 @pytest.mark.usefixtures("unmoved", "reader")
 def test_a_task_begins_another_file_when_one_is_full(lake: SparkLake, tmp_path: Path) -> None:
     table = table_of(lake)
-    texts = [f"{n:x}{'abcdefgh'[n % 8] * (n % 5)}" for n in range(400_000)]
-    content = pa.table({"id": range(400_000), "part": ["a"] * 400_000, "value": texts}, SCHEMA)
+    count = 100_000
+    texts = [f"{n:x}{'abcdefgh'[n % 8] * (n % 5)}" for n in range(count)]
+    content = pa.table({"id": range(count), "part": ["a"] * count, "value": texts}, SCHEMA)
     (tmp_path / "source").mkdir()
     for number in range(2):
-        pq.write_table(content.slice(number * 200_000, 200_000), tmp_path / "source" / f"{number}.parquet")
+        some = content.slice(number * count // 2, count // 2)
+        pq.write_table(some, tmp_path / "source" / f"{number}.parquet")
     # The plan assumes smaller rows, so it expects two files.
-    table.load("bulk_insert", tmp_path / "source" / "*.parquet", target_file_size=2 * 1024 * KIB)
+    table.load("bulk_insert", tmp_path / "source" / "*.parquet", target_file_size=512 * KIB)
     found = table.files()["part=a"]
     assert len(found) > 2
-    assert sum(count for _, count in found) == 400_000
-    assert pa.compute.count_distinct(snapshot(table.table).to_table(["id"])["id"]).as_py() == 400_000
+    assert sum(each for _, each in found) == count
+    assert pa.compute.count_distinct(snapshot(table.table).to_table(["id"])["id"]).as_py() == count
 
 
 @pytest.mark.usefixtures("unmoved", "reader")

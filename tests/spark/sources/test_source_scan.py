@@ -150,14 +150,16 @@ def test_a_source_on_the_object_store_of_its_table(spark: SparkSession, tmp_path
         assert snapshot(table).to_table().sort_by("id").select(SCHEMA.names) == rows(range(200))
 
 
-@pytest.mark.parametrize(("partitions", "moves_rows"), [(256, False), (257, True)])
+@pytest.mark.parametrize(("partitions", "moves_rows"), [(8, False), (9, True)])
 def test_of_too_many_partitions_spark_moves_single_rows(
     table: SparkLakeTable,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     read_by_spark: list[IngestJob],
     partitions: int,
     moves_rows: bool,
 ) -> None:
+    monkeypatch.setattr("airflow_provider.spark.ingestion.rows._MOST_PACKED", 8)
     content = rows(range(2 * partitions), parts=partitions)
     pq.write_table(content, tmp_path / "a.parquet")
     table.load("upsert", tmp_path / "a.parquet")
