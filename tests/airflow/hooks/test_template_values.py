@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider.exceptions import InvalidConnectionError, InvalidInputError, NoSuchObjectError
 from airflow_provider.hooks import MetastoreHook, TableHook
+from airflow_provider.ingestion import ingest_arrow
 from airflow_provider.operators import (
     ArchiveTimelineOperator,
     BackfillOperator,
@@ -70,7 +72,7 @@ def test_who_makes_a_plan_takes_none(given):
 @pytest.mark.parametrize("operator", [RunClusteringOperator, RunIndexOperator, ClusteringOperator])
 @pytest.mark.parametrize("given", ["20260101000000000", 20260101000000000, "first"])
 def test_a_plan_that_is_not_there(metastore, table, source, operator, given):
-    ingest(source, engine="arrow").execute({})
+    ingest_arrow(table, pq.read_table(source))
     before = sorted(Path(table.location).rglob("*"))
     with pytest.raises(AirflowFailException, match=f"no (clustering|indexing) plan {given}"):
         operator(task_id="run", table="lake.flights", instant=given).execute({})
@@ -153,7 +155,7 @@ def test_what_runs_no_job_is_refused_before_anything_is_planned(
     metastore, table, source, connect, operator, arguments, said
 ):
     connect("web", conn_type="http", host="http://127.0.0.1")
-    ingest(source, engine="arrow").execute({})
+    ingest_arrow(table, pq.read_table(source))
     before = table.timeline().instants
     some = {"indexes": ["column_stats"]} if operator is BuildIndexOperator else {}
     with pytest.raises(AirflowFailException, match=said):
