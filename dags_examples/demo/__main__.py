@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dags_examples.demo.flights import land, read_flights
+from dags_examples.demo.flights import FIRST_DAY, land, read_flights
 from dags_examples.demo.spark_server import spark_connect_server
 from dags_examples.demo.summary import check_rows, print_summary
 
@@ -45,7 +45,7 @@ def main() -> None:
         _wait({"airflow": migration})
         console.print(
             "[bold]flights_table[/]: create lake.flights\n"
-            "[bold]flights_steady[/]: December, day by day   [dim]|[/]   "
+            f"[bold]flights_steady[/]: December, from day {FIRST_DAY} on day by day   [dim]|[/]   "
             "[bold]flights_backfill[/]: January to November, by quarter, in a second process\n"
             "[bold]flights_index[/]: the indexes are built beside the loads\n"
             "[bold]flights_clustering[/]: by destination and carrier, along a z-order curve"
@@ -58,7 +58,7 @@ def main() -> None:
             "AIRFLOW_CONN_SPARK_BACKFILL": _connection(port),
         }
         # The indexes are built when some days are there, while the backfill goes on.
-        first, later = ",".join(days[:10]), ",".join(days[10:])
+        first, later = ",".join(days[:5]), ",".join(days[5:])
         steady = ["flights_table=2013-01-01", f"flights_steady={first}"]
         steady += ["flights_index=2013-12-31", f"flights_steady={later}"]
         own_spark = {"FLIGHTS_BACKFILL_SPARK_CONN_ID": "spark_steady"}

@@ -19,6 +19,9 @@ COLUMNS = [
     *("minute", "time_hour"),
 ]
 
+FIRST_DAY = 17
+"""The day of December on which the steady loads begin."""
+
 
 def read_flights() -> pa.Table:
     """All flights that left New York City in 2013.
@@ -37,14 +40,18 @@ def read_flights() -> pa.Table:
 
 
 def land(flights: pa.Table, landing: Path) -> tuple[list[str], list[str]]:
-    """Write December day by day, and what was before it quarter by quarter.
+    """Write December, and what was before it quarter by quarter.
+
+    What has arrived until :data:`FIRST_DAY` is in the folder of that day. Later flights come day by day.
 
     :param flights: all flights.
     :param landing: folder to write to.
     :return: the days and the quarters, as ISO dates of their first day.
     """
     december = pc.equal(flights["month"], 12)
-    days = _split(flights.filter(december), landing, "day", ("year", "month", "day"))
+    arrived = pc.max_element_wise(flights["day"], FIRST_DAY)
+    in_december = flights.append_column("arrived", arrived).filter(december)
+    days = _split(in_december, landing, "day", ("year", "month", "arrived"))
     earlier = flights.filter(pc.invert(december))
     # Integer division: 1, 4, 7 or 10, the quarter's first month.
     quarter = pc.add(pc.multiply(pc.divide(pc.subtract(earlier["month"], 1), 3), 3), 1)
