@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 from multiprocessing.synchronize import Semaphore
 
 from airflow_provider.exceptions import InvalidInputError, MetastoreError
@@ -45,7 +45,9 @@ from airflow_provider.metastore.thrift.url import DEFAULT_PORT, is_loopback
 
 log = logging.getLogger(__name__)
 
-_SPAWN = multiprocessing.get_context("spawn")
+# Each process is a fork of one that has imported this module, so that the imports are done once.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([__name__])
 # The answers' part of a replica's memory. Answers take about half as much memory as their tables.
 _OF_ANSWERS = 0.25
 _LOOK_SECONDS = 0.2
@@ -281,9 +283,9 @@ def _serve_processes(
     # Opened before the processes start, for one migration, and one error if the database cannot be used.
     open_embedded_metastore(options.url).close()
     wait_for_free_port(options.host, options.port, _FREE_SECONDS)
-    listening = _SPAWN.Semaphore(0)
+    listening = _FORKS.Semaphore(0)
     children = [
-        _SPAWN.Process(target=_serve_child, args=(_of_process(options, number), number, listening, recover))
+        _FORKS.Process(target=_serve_child, args=(_of_process(options, number), number, listening, recover))
         for number in range(1, options.processes + 1)
     ]
     for child in children:
@@ -318,7 +320,7 @@ def _serve_child(options: ServiceOptions, number: int, listening: Semaphore, rec
             pass
 
 
-def _check(children: list[SpawnProcess]) -> None:
+def _check(children: list[ForkServerProcess]) -> None:
     for child in children:
         if child.exitcode is not None:
             raise MetastoreError(f"a process of the metastore ended by itself, with {child.exitcode}")
