@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -44,6 +45,17 @@ def share_of(moments: Iterable[Moment], shares: int = SHARES) -> list[Moment]:
         for number, moment in enumerate(all_of_them)
         if number % shares == share % shares or number in (0, last)
     ]
+
+
+def is_tried(test: str, value: Moment, values: Sequence[Moment]) -> bool:
+    """Whether this run tries a test with one of several values. A push tries one, not the same in all tests.
+
+    :param test: the test's name.
+    :param value: one of the values.
+    :param values: all of them.
+    """
+    share = chosen()
+    return share is None or value == values[(share + zlib.crc32(test.encode())) % len(values)]
 
 
 def describe() -> str:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider.spark import local_session
 from airflow_provider.spark.ingestion.scan import SourceScan
+from tests import sweep
 from tests.spark.lake import SparkLake
 
 
@@ -36,14 +37,33 @@ def lake(spark: SparkSession, tmp_path: Path) -> SparkLake:
     return SparkLake(spark, tmp_path / "lake")
 
 
-@pytest.fixture(params=["DataFrame", "files"])
+_VALUES = {"source": ["DataFrame", "files"], "reader": ["tasks", "Spark"]}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A push tries each test with one source and one reader, ``SWEEP=all`` with all (tests/sweep.py)."""
+    left = [item for item in items if not _is_tried(item)]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if _is_tried(item)]
+
+
+def _is_tried(item: pytest.Item) -> bool:
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return all(
+        sweep.is_tried(item.nodeid.partition("[")[0], given[name], values)
+        for name, values in _VALUES.items()
+        if Path(__file__).parent in item.path.parents and name in given
+    )
+
+
+@pytest.fixture(params=_VALUES["source"])
 def source(request: pytest.FixtureRequest, lake: SparkLake, tmp_path: Path) -> None:
     """The rows that a test writes come from a DataFrame, or from files, which tasks read."""
     if request.param == "files":
         lake.from_files = tmp_path
 
 
-@pytest.fixture(params=["tasks", "Spark"])
+@pytest.fixture(params=_VALUES["reader"])
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Parquet files are read by tasks, which is the default, or by Spark's own reader."""
     if request.param == "Spark":
