@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import subprocess
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
+
+import pytest
 
 SHARES = 8
 Moment = TypeVar("Moment")
@@ -47,15 +49,52 @@ def share_of(moments: Iterable[Moment], shares: int = SHARES) -> list[Moment]:
     ]
 
 
-def is_tried(test: str, value: Moment, values: Sequence[Moment]) -> bool:
-    """Whether this run tries a test with one of several values. A push tries one, not the same in all tests.
+def one_value_a_test(items: list[pytest.Item], folder: Path, *names: str) -> list[pytest.Item]:
+    """Leave out tests, so that each tries one value of some parameters; the commit decides which.
+
+    :param items: the tests of a run; those that do not run are removed.
+    :param folder: tests elsewhere stay.
+    :param names: the parameters.
+    :return: the tests that do not run.
+    """
+    values: dict[tuple[str, str], list[object]] = {}
+    for item in items:
+        for name, value in _given(item, folder, names):
+            known = values.setdefault((_test(item), name), [])
+            if value not in known:
+                known.append(value)
+
+    def is_left_out(item: pytest.Item) -> bool:
+        for name, value in _given(item, folder, names):
+            known = values[_test(item), name]
+            if value not in one_of(_test(item), known):
+                return True
+        return False
+
+    left_out = list(filter(is_left_out, items))
+    items[:] = [item for item in items if item not in left_out]
+    return left_out
+
+
+def one_of(test: str, values: list[Moment]) -> list[Moment]:
+    """The value that this run tries in a test, which is not the first one in all tests; or all values.
 
     :param test: the test's name.
-    :param value: one of the values.
-    :param values: all of them.
+    :param values: all values.
     """
     share = chosen()
-    return share is None or value == values[(share + zlib.crc32(test.encode())) % len(values)]
+    return values if share is None else [values[(share + zlib.crc32(test.encode())) % len(values)]]
+
+
+def _test(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _given(item: pytest.Item, folder: Path, names: Iterable[str]) -> list[tuple[str, object]]:
+    if folder not in item.path.parents or not isinstance(item, pytest.Function):
+        return []
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    return [(name, given[name]) for name in names if name in given]
 
 
 def describe() -> str:

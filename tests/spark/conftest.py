@@ -37,33 +37,20 @@ def lake(spark: SparkSession, tmp_path: Path) -> SparkLake:
     return SparkLake(spark, tmp_path / "lake")
 
 
-_VALUES = {"source": ["DataFrame", "files"], "reader": ["tasks", "Spark"]}
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A push tries each test with one source and one reader, ``SWEEP=all`` with all (tests/sweep.py)."""
-    left = [item for item in items if not _is_tried(item)]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if _is_tried(item)]
+    """A push tries each test with one source and one reader, ``SWEEP=all`` with all."""
+    left_out = sweep.one_value_a_test(items, Path(__file__).parent, "source", "reader")
+    config.hook.pytest_deselected(items=left_out)
 
 
-def _is_tried(item: pytest.Item) -> bool:
-    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return all(
-        sweep.is_tried(item.nodeid.partition("[")[0], given[name], values)
-        for name, values in _VALUES.items()
-        if Path(__file__).parent in item.path.parents and name in given
-    )
-
-
-@pytest.fixture(params=_VALUES["source"])
+@pytest.fixture(params=["DataFrame", "files"])
 def source(request: pytest.FixtureRequest, lake: SparkLake, tmp_path: Path) -> None:
     """The rows that a test writes come from a DataFrame, or from files, which tasks read."""
     if request.param == "files":
         lake.from_files = tmp_path
 
 
-@pytest.fixture(params=_VALUES["reader"])
+@pytest.fixture(params=["tasks", "Spark"])
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Parquet files are read by tasks, which is the default, or by Spark's own reader."""
     if request.param == "Spark":

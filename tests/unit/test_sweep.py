@@ -32,23 +32,26 @@ def test_the_shares_together_are_all_moments(
     assert tried == set(range(count))
 
 
-def test_a_push_tries_one_value_of_a_test_and_the_next_share_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: dict[int, set[str]] = {}
+@pytest.mark.parametrize("values", [["a"], ["a", "b"], ["a", "b", "c"]])
+def test_a_push_tries_one_value_of_a_test_and_other_commits_the_others(
+    values: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: dict[str, set[str]] = {}
     for share in range(sweep.SHARES):
         monkeypatch.setenv("SWEEP", str(share))
         sweep.chosen.cache_clear()
-        for test in range(20):
-            [found] = [value for value in "ab" if sweep.is_tried(f"test_{test}", value, "ab")]
-            tried.setdefault(test, set()).add(found)
-    assert all(found == {"a", "b"} for found in tried.values())
-    firsts = {sweep.is_tried(f"test_{test}", "a", "ab") for test in range(20)}
-    assert firsts == {True, False}, "tests differ"
+        found = {test: sweep.one_of(test, values) for test in map(str, range(20))}
+        assert {len(each) for each in found.values()} == {1}
+        assert {value for [value] in found.values()} == set(values), "tests differ"
+        for test, one in found.items():
+            tried.setdefault(test, set()).update(one)
+    assert all(each == set(values) for each in tried.values())
 
 
 def test_every_moment_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEP", "all")
     assert sweep.share_of(range(9)) == list(range(9))
-    assert all(sweep.is_tried("test", value, "ab") for value in "ab")
+    assert sweep.one_of("test", ["a", "b"]) == ["a", "b"]
     assert sweep.describe() == "sweeps: every moment"
 
 
