@@ -16,7 +16,7 @@ CLASSES := .venv/spark-classes.jsa
 test soak: export JAVA_TOOL_OPTIONS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
   -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -Xlog:disable -Xlog:all=error:stderr
 
-.PHONY: help setup ready browser demo demo-ui test test-hudi test-engines fixtures test-unit lint format bench soak mutants clean
+.PHONY: help setup ready browser collected demo demo-ui test test-hudi test-engines fixtures test-unit lint format bench soak mutants clean
 
 help:            ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -47,15 +47,21 @@ browser: setup   ## A Chromium, where there is none
 	 { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || $(RUN) playwright install chromium; }
 
+TESTS := tests --ignore tests/real_hudi --ignore tests/engines
+
 # Random interleavings of writers and services; `make test INTERLEAVINGS=2000` tries five times as many.
 INTERLEAVINGS ?= 400
 test: export INTERLEAVINGS := $(INTERLEAVINGS)
 
 ready: setup browser $(CLASSES) ## What the tests need besides, made once
 
+# Each worker imports all tests: so that one has compiled them before.
+collected: setup ## The tests, compiled
+	$(RUN) pytest --collect-only -q $(TESTS) >/dev/null
+
 # Two cores, four workers: two begin with what waits, two with what computes (tests/workers.py).
 test: ready      ## Every test, and the demo
-	$(RUN) pytest -n 4 --dist loadscope --no-loadscope-reorder tests --ignore tests/real_hudi --ignore tests/engines
+	$(RUN) pytest -n 4 --dist loadscope --no-loadscope-reorder $(TESTS)
 
 # What it needs besides goes into .venv-hudi, once: PySpark 3.5.8 from PyPI, Hudi's bundle from Maven Central.
 test-hudi: setup ## Beside the real Hudi, in Spark 3.5 (HUDI="-m every_push": of each promise one test)

@@ -91,7 +91,7 @@ def _test(item: pytest.Item) -> str:
 
 
 def _given(item: pytest.Item, folder: Path, names: Iterable[str]) -> list[tuple[str, object]]:
-    if folder not in item.path.parents or not isinstance(item, pytest.Function):
+    if not isinstance(item, pytest.Function) or not str(item.path).startswith(f"{folder}{os.sep}"):
         return []
     given = item.callspec.params if hasattr(item, "callspec") else {}
     return [(name, given[name]) for name in names if name in given]
