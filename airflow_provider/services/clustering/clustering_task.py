@@ -155,7 +155,7 @@ class ClusteringTask:
             order = row_order(settings.layout, [rows[name] for name in settings.sort_by])
         else:
             keys = list(_ahead(self._read_keys, slices))
-            own = row_order(settings.layout, pa.concat_tables(keys).columns)
+            own = row_order(settings.layout, _together(keys).columns)
             own = own[slice(*self._share(len(own)))]
             if not len(own):
                 return
@@ -190,7 +190,9 @@ class ClusteringTask:
 
     def _rows_of(self, file_slice: FileSlice, columns: Sequence[str]) -> pa.Table:
         if file_slice.base_path is not None and not any(each.log_paths for each in self.group.slices):
-            return read_base_file(self.storage, file_slice.base_path, columns, schema=self.schema)
+            return read_base_file(
+                self.storage, file_slice.base_path, columns, schema=self.schema, dictionaries=True
+            )
         kinds = with_meta_columns(self.schema.columns)
         wanted = pa.schema([kinds.field(name) for name in columns])  # a base file may have dictionaries
         parts = [rows.cast(wanted) for rows in self._merged.rows(file_slice, columns)]
@@ -220,6 +222,13 @@ def _taken(rows: pa.Table, positions: pa.Array) -> pa.Table:
 
 
 def _together(parts: Iterable[pa.Table]) -> pa.Table:
+    parts = list(parts)
+    for name in parts[0].schema.names:
+        kinds = {part.schema.field(name).type for part in parts}
+        if len(kinds) > 1:  # some files have a dictionary of the column
+            [kind] = {each for each in kinds if not pa.types.is_dictionary(each)}
+            at = parts[0].schema.get_field_index(name)
+            parts = [part.set_column(at, name, part.column(at).cast(kind)) for part in parts]
     return pa.concat_tables(parts).unify_dictionaries()
 
 

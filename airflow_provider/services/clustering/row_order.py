@@ -59,6 +59,8 @@ def ranks(column: pa.ChunkedArray) -> _Numbers:
     :param column: values of a type that :func:`can_order` allows.
     """
     values = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+    if pa.types.is_dictionary(values.type):
+        return _ranks_of_codes(values)
     if pa.types.is_floating(values.type):
         # Zero and NaN get one bit pattern each.
         nan, zero = (pa.scalar(each, values.type) for each in (math.nan, 0.0))
@@ -71,7 +73,10 @@ def ranks(column: pa.ChunkedArray) -> _Numbers:
         after_nulls[values.is_null().to_numpy(zero_copy_only=False)] = 0
         return after_nulls
     # The column seems to have few distinct values, so these are compared, instead of all rows.
-    encoded = values.dictionary_encode()
+    return _ranks_of_codes(values.dictionary_encode())
+
+
+def _ranks_of_codes(encoded: pa.DictionaryArray) -> _Numbers:
     codes = encoded.indices.fill_null(-1).to_numpy() + 1
     in_order = np.concatenate(
         [[0], pc.array_sort_indices(encoded.dictionary).to_numpy().astype(np.int64) + 1]

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider.exceptions import CorruptTableError
 from airflow_provider.table.files.bloom_filter import BloomFilter
+from airflow_provider.table.files.column_properties import repeating_strings
 from airflow_provider.table.files.file_columns import FileColumns
 from airflow_provider.table.schema import META_COLUMNS, TableSchema
 from airflow_provider.table.storage import Storage
@@ -76,22 +77,36 @@ class BaseFileReader:
     :param path: path relative to the table.
     :param schema: the table's schema. The rows get its columns and types, even if the file has others, see
         :class:`~airflow_provider.table.files.FileColumns`. None for the columns and types of the file.
+    :param dictionaries: whether string columns with few values come as dictionaries too, which are faster to
+        read, to reorder and to write.
     :raises CorruptTableError: when it is not a Parquet file.
     :raises FileNotFoundError: when there is no such file.
     """
 
-    def __init__(self, storage: Storage, path: str, schema: TableSchema | None = None) -> None:
+    def __init__(
+        self, storage: Storage, path: str, schema: TableSchema | None = None, *, dictionaries: bool = False
+    ) -> None:
         filesystem, root = storage.arrow()
         try:
             source = filesystem.open_input_file(f"{root}/{path}")
             # Fetching ahead helps with remote storage; for local files it only costs a thread.
             ahead = not isinstance(filesystem, pyarrow.fs.LocalFileSystem)
             self._parquet = pq.ParquetFile(source, read_dictionary=list(CONSTANT_COLUMNS), pre_buffer=ahead)
+            repeating = repeating_strings(self._parquet) if dictionaries else []
+            if repeating:
+                self._parquet = pq.ParquetFile(
+                    source,
+                    metadata=self._parquet.metadata,
+                    read_dictionary=[*CONSTANT_COLUMNS, *repeating],
+                    pre_buffer=ahead,
+                )
         except pa.ArrowInvalid as error:
             raise CorruptTableError(
                 f"base file {storage.url(path)} is not a Parquet file: {error}", path=path
             ) from error
-        self._columns = None if schema is None else FileColumns.of(storage, path, schema)
+        self._columns = None
+        if schema is not None:
+            self._columns = FileColumns.of(storage, path, schema, dictionaries=frozenset(repeating))
 
     @cached_property
     def footer(self) -> BaseFileFooter:
@@ -163,7 +178,12 @@ def read_footer(storage: Storage, path: str) -> BaseFileFooter:
 
 
 def read_base_file(
-    storage: Storage, path: str, columns: Sequence[str] | None = None, *, schema: TableSchema | None = None
+    storage: Storage,
+    path: str,
+    columns: Sequence[str] | None = None,
+    *,
+    schema: TableSchema | None = None,
+    dictionaries: bool = False,
 ) -> pa.Table:
     """Read a base file, ready to be copied by :meth:`BaseFileWriter.write_preserved`.
 
@@ -171,9 +191,10 @@ def read_base_file(
     :param path: path relative to the table.
     :param columns: the columns to read, all when None.
     :param schema: see :class:`BaseFileReader`.
+    :param dictionaries: see :class:`BaseFileReader`.
     :return: the rows; Hudi's constant columns come as dictionaries.
     :raises CorruptTableError: when it is not a Parquet file.
     :raises FileNotFoundError: when there is no such file.
     """
-    with BaseFileReader(storage, path, schema) as base_file:
+    with BaseFileReader(storage, path, schema, dictionaries=dictionaries) as base_file:
         return base_file.read(columns)

@@ -171,8 +171,10 @@ class BaseFileWriter:
         They keep commit time, sequence number and key; only the file name becomes that of this file.
 
         :param table_with_meta: the rows with Hudi's columns; cheapest in the form that :func:`read_base_file`
-            returns.
+            returns. String columns that are dictionaries in the first rows of the file are written as such.
         """
+        if not self.rows:
+            self._take_dictionaries(table_with_meta.schema)
         rows, size = conform(table_with_meta, self._schema), self._row_group_rows
         for begin in range(0, rows.num_rows, size):
             part = rows.slice(begin, size)
@@ -181,6 +183,13 @@ class BaseFileWriter:
             kept |= {name: old[name].cast(pa.string()) for name in (_SEQUENCE, _RECORD_KEY)}
             self._append(self._meta_columns(part.num_rows) | kept, part)
             self._preserved_keys.extend(_chunks(kept[_RECORD_KEY]))
+
+    def _take_dictionaries(self, given: pa.Schema) -> None:
+        names = {field.name for field in given if field.type == _DICTIONARY}
+        for name in names.intersection(self._schema.names):
+            if self._schema.field(name).type == pa.string():
+                self._schema = _with_dictionary(self._schema, name)
+                self._file_schema = _with_dictionary(self._file_schema, name)
 
     def close(self) -> WrittenFile:
         """Finish the file.
@@ -274,10 +283,11 @@ class BaseFileWriter:
     def _flush(self) -> None:
         if not self._pending:
             return
-        table = self._pending[0]
-        if len(self._pending) > 1:
-            # Parquet keeps one dictionary per row group, and falls back to plain values at a second one.
-            table = pa.concat_tables(self._pending).unify_dictionaries()
+        # Parquet keeps one dictionary per row group, and falls back to plain values at a second one.
+        table = pa.concat_tables(self._pending).unify_dictionaries()
+        for position, field in enumerate(self._file_schema):
+            if field.type == _DICTIONARY and field.name not in META_COLUMNS:
+                table = table.set_column(position, field, _with_own_values(table.column(position)))
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         if self._parquet is not None and not self._with_statistics.issubset(with_statistics(table)):
             table = pa.concat_tables([self._take_back(), table]).unify_dictionaries()
@@ -292,7 +302,10 @@ class BaseFileWriter:
         self._close_sink()
         self._parquet = None
         rows = read_base_file(self._storage, self.path)
-        columns = rows.select(self._file_schema.names).columns  # these have the types of the file's schema
+        columns = [  # the others have the types of the file's schema
+            _as_dictionary(rows[field.name]) if field.type == _DICTIONARY else rows[field.name]
+            for field in self._file_schema
+        ]
         return pa.Table.from_arrays(columns, schema=self._file_schema)
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
@@ -349,6 +362,22 @@ def sequence_numbers(prefix: bytes, first: int, count: int) -> pa.Array:
     return pa.Array.from_buffers(
         pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
+
+
+def _with_dictionary(schema: pa.Schema, name: str) -> pa.Schema:
+    position = schema.get_field_index(name)
+    return schema.set(position, schema.field(position).with_type(_DICTIONARY))
+
+
+def _with_own_values(column: pa.ChunkedArray) -> pa.Array:
+    """A column of one dictionary, without the values that no row has: readers skip row groups by them."""
+    [dictionary, *_] = [chunk.dictionary for chunk in column.chunks]
+    codes = pa.chunked_array([chunk.indices for chunk in column.chunks])
+    nulls = codes.is_null().to_numpy() if codes.null_count else None
+    numbers = codes.fill_null(0).to_numpy()
+    used = np.bincount(numbers if nulls is None else numbers[~nulls], minlength=len(dictionary)) > 0
+    own = pa.array((np.cumsum(used, dtype=np.int32) - 1)[numbers], mask=nulls)
+    return pa.DictionaryArray.from_arrays(own, dictionary.filter(pa.array(used)))
 
 
 def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:

@@ -1,5 +1,5 @@
-"""The columns of a base file for which Parquet keeps a dictionary, and those for which it keeps
-statistics."""
+"""The columns of a base file for which Parquet keeps a dictionary, those for which it has one, and those for
+which it keeps statistics."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from airflow_provider.table.schema import META_COLUMNS
 
 _DISTINCT = META_COLUMNS[1:3]  # sequence number and record key
 _SAMPLE_ROWS = 16_384
+_BYTES_OF_A_CODE = 4  # at most, with its share of the dictionary; a string takes its length besides
 _FEW_ROWS = 64  # looking at so few rows takes longer than a dictionary saves
 
 
@@ -40,6 +42,26 @@ def _repeats(column: pa.ChunkedArray) -> bool:
         return False
     values = column.drop_null()
     return bool(2 * len(pc.unique(values)) <= len(values))
+
+
+def repeating_strings(file: pq.ParquetFile) -> list[str]:
+    """The string columns of a file, none of them nested, whose values are all codes of a dictionary.
+
+    :param file: the opened file.
+    """
+    schema, metadata = file.schema_arrow, file.metadata
+    strings = {field.name for field in schema if field.type == pa.string()}
+    row_groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    found = []
+    for leaf in range(metadata.num_columns):
+        name = metadata.schema.column(leaf).path
+        chunks = [row_group.column(leaf) for row_group in row_groups] if name in strings else []
+        if chunks and all(
+            each.has_dictionary_page and each.total_uncompressed_size <= _BYTES_OF_A_CODE * each.num_values
+            for each in chunks
+        ):
+            found.append(name)
+    return found
 
 
 def with_statistics(table: pa.Table) -> list[str]:

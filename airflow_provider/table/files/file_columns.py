@@ -29,21 +29,26 @@ class FileColumns:
     :param location: the file, for messages.
     :param table: the table's columns, without Hudi's own.
     :param origins: the origins of columns that have another name in the file, or are not in it.
+    :param dictionaries: string columns of the file that stay dictionaries.
     """
 
     location: str
     table: pa.Schema
     origins: Origins = field(default_factory=dict)
+    dictionaries: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, storage: Storage, path: str, schema: TableSchema) -> FileColumns:
+    def of(
+        cls, storage: Storage, path: str, schema: TableSchema, *, dictionaries: frozenset[str] = frozenset()
+    ) -> FileColumns:
         """The columns of one file.
 
         :param storage: the table's storage.
         :param path: path relative to the table.
         :param schema: the table's schema.
+        :param dictionaries: string columns of the file that stay dictionaries.
         """
-        return cls(storage.url(path), schema.columns, schema.origins(path) or {})
+        return cls(storage.url(path), schema.columns, schema.origins(path) or {}, dictionaries)
 
     def stored(self, file: pa.Schema, columns: Sequence[str] | None = None) -> list[str]:
         """The columns of the file that have to be read.
@@ -96,7 +101,7 @@ class FileColumns:
             value = converted(pa.array([origin.value], pa.string()), kind)
             return pa.repeat(value[0], rows.num_rows)
         found = rows.column(position)
-        if name in META_COLUMNS:
+        if name in META_COLUMNS or (origin.name in self.dictionaries and kind == pa.string()):
             return found
         try:
             return converted(found, kind, origins=origin.inner)

@@ -97,3 +97,12 @@ def test_nested_values_have_no_order() -> None:
 def test_many_columns(layout: str) -> None:
     given_ = [pa.chunked_array([np.arange(100) * sign]) for sign in (1, -1) * 8]
     assert sorted(row_order(layout, given_).tolist()) == list(range(100))
+
+
+@given(columns(), st.sampled_from(list(LAYOUTS)))
+def test_dictionaries_have_the_order_of_their_values(given_: list[pa.ChunkedArray], layout: str) -> None:
+    strings = [each for each in given_ if each.type == pa.string()] or [
+        pa.chunked_array([["b", None, "a", "b"]])
+    ]
+    encoded = [each.dictionary_encode() for each in strings]
+    assert row_order(layout, encoded).tolist() == row_order(layout, strings).tolist()
