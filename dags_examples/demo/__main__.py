@@ -13,12 +13,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dags_examples.demo.flights import FIRST_DAY, land, read_flights
+from dags_examples.demo.flights import land, read_flights
 from dags_examples.demo.spark_server import spark_connect_server
 from dags_examples.demo.summary import check_rows, print_summary
 
 HOME = Path(os.environ.get("DEMO_HOME") or Path(__file__).parents[2] / "demo-home")
 DAGS = Path(__file__).parents[1]
+FIRST_DAY = 17  # of December, on which the steady loads begin
 
 console = Console()
 
@@ -36,7 +37,7 @@ def main() -> None:
     # Airflow and Spark take long to begin with, and both cores are idle meanwhile.
     migration = _start(environment, "airflow", "airflow", "db", "migrate")
     flights = read_flights()
-    days, quarters = land(flights, landing)
+    days, quarters = land(flights, landing, FIRST_DAY)
     console.print(f"{flights.num_rows:,} flights landed: {len(days)} days, {len(quarters)} quarters")
     with (
         console.status("a fresh Airflow, one Spark for all loads ..."),

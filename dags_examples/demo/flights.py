@@ -19,9 +19,6 @@ COLUMNS = [
     *("minute", "time_hour"),
 ]
 
-FIRST_DAY = 17
-"""The day of December on which the steady loads begin."""
-
 
 def read_flights() -> pa.Table:
     """All flights that left New York City in 2013.
@@ -39,17 +36,16 @@ def read_flights() -> pa.Table:
     return flights.set_column(at, "time_hour", flights["time_hour"].cast(pa.timestamp("us", "UTC")))
 
 
-def land(flights: pa.Table, landing: Path) -> tuple[list[str], list[str]]:
-    """Write December, and what was before it quarter by quarter.
-
-    What has arrived until :data:`FIRST_DAY` is in the folder of that day. Later flights come day by day.
+def land(flights: pa.Table, landing: Path, first_day: int = 1) -> tuple[list[str], list[str]]:
+    """Write December day by day, and what was before it quarter by quarter.
 
     :param flights: all flights.
     :param landing: folder to write to.
+    :param first_day: the day whose folder has all that has arrived in December until then.
     :return: the days and the quarters, as ISO dates of their first day.
     """
     december = pc.equal(flights["month"], 12)
-    arrived = pc.max_element_wise(flights["day"], FIRST_DAY)
+    arrived = pc.max_element_wise(flights["day"], first_day)
     in_december = flights.append_column("arrived", arrived).filter(december)
     days = _split(in_december, landing, "day", ("year", "month", "arrived"))
     earlier = flights.filter(pc.invert(december))

@@ -322,7 +322,11 @@ class FileGroupTask:
         base_file = self._target.base_file
         if base_file is None:
             return nullcontext()
-        return BaseFileReader(self._plan.storage, base_file.path, self._plan.schema)
+        schema, semantics = self._plan.schema, self._semantics
+        # Values that a merge compares, or takes over into other rows, must not be dictionaries.
+        ordering = {field.type for field in schema.columns if field.name in semantics.ordering_fields}
+        are_moved = not semantics.keeps_values and pa.string() not in ordering
+        return BaseFileReader(self._plan.storage, base_file.path, schema, dictionaries=are_moved)
 
     def _row_groups(self, stored: BaseFileReader | None) -> Iterator[pa.Table]:
         """The rows of the present slice, with Hudi's columns."""

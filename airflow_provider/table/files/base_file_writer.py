@@ -302,10 +302,7 @@ class BaseFileWriter:
         self._close_sink()
         self._parquet = None
         rows = read_base_file(self._storage, self.path)
-        columns = [  # the others have the types of the file's schema
-            _as_dictionary(rows[field.name]) if field.type == _DICTIONARY else rows[field.name]
-            for field in self._file_schema
-        ]
+        columns = rows.select(self._file_schema.names).columns  # strings become dictionaries again
         return pa.Table.from_arrays(columns, schema=self._file_schema)
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
@@ -371,12 +368,14 @@ def _with_dictionary(schema: pa.Schema, name: str) -> pa.Schema:
 
 def _with_own_values(column: pa.ChunkedArray) -> pa.Array:
     """A column of one dictionary, without the values that no row has: readers skip row groups by them."""
-    [dictionary, *_] = [chunk.dictionary for chunk in column.chunks]
+    dictionary = column.chunk(0).dictionary
     codes = pa.chunked_array([chunk.indices for chunk in column.chunks])
     nulls = codes.is_null().to_numpy() if codes.null_count else None
     numbers = codes.fill_null(0).to_numpy()
     used = np.bincount(numbers if nulls is None else numbers[~nulls], minlength=len(dictionary)) > 0
-    own = pa.array((np.cumsum(used, dtype=np.int32) - 1)[numbers], mask=nulls)
+    numbered = np.zeros(max(1, len(dictionary)), np.int32)  # a null has a number too
+    numbered[: len(dictionary)] = np.cumsum(used) - 1
+    own = pa.array(numbered[numbers], mask=nulls)
     return pa.DictionaryArray.from_arrays(own, dictionary.filter(pa.array(used)))
 
 

@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         "many": pa.string(),
         "nulls": pa.string(),
         "runs": pa.string(),
+        "nothing": pa.string(),
         "price": pa.float64(),
         "inner": pa.struct({"few": pa.string()}),
     }
@@ -43,6 +44,7 @@ def rows(first: int = 0, count: int = COUNT) -> pa.Table:
             "many": [f"{n}" for n in numbers],
             "nulls": [None if n % 5 else f"value {n % 2}" for n in numbers],
             "runs": [f"run {n // 1000}" for n in numbers],
+            "nothing": [None] * count,
             "price": [float(n) for n in numbers],
             "inner": [{"few": f"{n % 2}"} for n in numbers],
         },
@@ -103,7 +105,7 @@ def footers(storage: Storage, *paths: str) -> list[list[object]]:
 
 def test_strings_with_few_values_come_as_dictionaries_if_the_caller_wants_it(storage: Storage) -> None:
     path = written(storage, rows())
-    assert dictionaries_in(read(storage, path)) == ["few", "nulls", "runs"]
+    assert dictionaries_in(read(storage, path)) == ["few", "nulls", "runs", "nothing"]
     plain = read(storage, path, dictionaries=False)
     assert dictionaries_in(plain) == []
     assert read(storage, path).to_pylist() == plain.to_pylist()
@@ -169,6 +171,6 @@ def test_a_file_that_begins_anew_has_the_same_dictionaries(storage: Storage) -> 
     late = kept.set_column(price, "price", pa.array([nan] * COUNT))
     path = written(storage, kept, late)
     found = read(storage, path)
-    assert dictionaries_in(found) == ["few", "nulls", "runs"]
+    assert dictionaries_in(found) == ["few", "nulls", "runs", "nothing"]
     expected = rows().drop_columns(["price"]).to_pylist()
     assert found.select([name for name in SCHEMA.names if name != "price"]).to_pylist() == 2 * expected
