@@ -28,7 +28,7 @@ ALL: Mapping[str, Sequence[str]] = {
     "commits": ("--only", "append", "--writers", "1", "8", "--durability", "commit", "none"),
     "merge_on_read": (),
     "listing": (),
-    "growth": ("--partitions", "1000", "10000"),
+    "growth": ("--partitions", "1000", "10000", "--runs", "3"),
     "memory": ("--rows", "250000", "1000000"),
     "ingestion": (),
     "services": (),

@@ -107,7 +107,7 @@ def test_policies(made: LakeTable, policy: str, retained: float | None, left: li
     storage, newest = made.table.storage, made.table.timeline().newest_completion
     while (
         age(newest, storage.clock(anew=True)) < 0.001
-    ):  # the storage's clock may tick every few milliseconds
+    ):  # it may tick every few milliseconds
         time.sleep(0.001)
     clean(made.table, Retention(policy, retained))
     assert instants_in(made) == [commits[number].requested_time for number in left]
