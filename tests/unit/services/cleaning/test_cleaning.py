@@ -105,9 +105,7 @@ def instants_in(made: LakeTable, partition: str = "p=a") -> list[str]:
 def test_policies(made: LakeTable, policy: str, retained: float | None, left: list[int]) -> None:
     commits = commits_of(made)
     storage, newest = made.table.storage, made.table.timeline().newest_completion
-    while (
-        age(newest, storage.clock(anew=True)) < 0.001
-    ):  # it may tick every few milliseconds
+    while age(newest, storage.clock(anew=True)) < 0.001:  # it may tick every few milliseconds
         time.sleep(0.001)
     clean(made.table, Retention(policy, retained))
     assert instants_in(made) == [commits[number].requested_time for number in left]
