@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,7 +26,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FromBot
     return FromBothEnds(config, log) if config.getoption("dist") == "loadscope" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A push tries each test of Spark with one source and reader, and of a kill with one kind of Spark.
+
+    ``SWEEP=all`` tries all.
+    """
+    here = Path(__file__).parent
+    for folder, names in {"spark": ("source", "reader"), "airflow": ("where",)}.items():
+        config.hook.pytest_deselected(items=sweep.one_value_a_test(items, here / folder, *names))
     put_in_order(items)
 
 

@@ -12,7 +12,6 @@ be repeatable, also by two processes at once: ``tests/unit/indexing`` kills and 
 from airflow_provider.indexing.after_load import build_enabled_indexes
 from airflow_provider.indexing.base_files import (
     ENTRIES,
-    FILES_AT_ONCE,
     Build,
     IndexBuild,
     build_in_process,
@@ -36,7 +35,6 @@ from airflow_provider.indexing.status import IndexStatus, index_status
 __all__ = [
     "CATCH_UP_TIMEOUT_SECONDS",
     "ENTRIES",
-    "FILES_AT_ONCE",
     "Build",
     "DropResult",
     "IndexBuild",

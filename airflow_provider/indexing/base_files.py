@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 
 import numpy as np
@@ -60,9 +60,7 @@ ENTRIES = pa.schema(
 
 _WORTH_THREADS = 50_000  # from so many records on, threads are faster
 _RECORDS_A_BATCH = 131_072
-
-FILES_AT_ONCE = 256
-"""Files whose records are made together: small ones take less time so, and the records of footers are few."""
+_FILES_AT_ONCE = 256  # small files take less time together, and the records of their footers are few
 
 Batches = Iterable[tuple[pa.Array, pa.Array]]
 """Keys and encoded payloads of one file group, in the order of the keys' bytes."""
@@ -135,17 +133,21 @@ class IndexBuild:
         if MetadataPartition.FILES in self.file_groups:
             yield from self._entries(FileChanges(self.files), [MetadataPartition.FILES])
 
-    def entries_of(self, base_files: Sequence[BaseFile]) -> Iterator[pa.RecordBatch]:
+    def entries_of(self, base_files: Iterable[BaseFile]) -> Iterator[pa.RecordBatch]:
         """The records of some files in all other indexes. A file that was cleaned, or whose commit was
         undone, has none.
 
-        :param base_files: some of :attr:`files`. The records of their footers are all made before the first
-            one is returned.
+        :param base_files: some of :attr:`files`.
         """
-        if partitions := self.file_groups.keys() - {MetadataPartition.FILES, MetadataPartition.RECORD_INDEX}:
-            yield from self._entries_of_footers(base_files, sorted(partitions))
-        if MetadataPartition.RECORD_INDEX in self.file_groups:
-            yield from self._entries_of_keys(self.live.get(each.path) for each in base_files)
+        left = iter(base_files)
+        of_footers = sorted(
+            self.file_groups.keys() - {MetadataPartition.FILES, MetadataPartition.RECORD_INDEX}
+        )
+        while some := list(islice(left, _FILES_AT_ONCE)):
+            if of_footers:
+                yield from self._entries_of_footers(some, of_footers)
+            if MetadataPartition.RECORD_INDEX in self.file_groups:
+                yield from self._entries_of_keys(self.live.get(each.path) for each in some)
 
     def _entries_of_footers(
         self, base_files: Sequence[BaseFile], partitions: Sequence[MetadataPartition]
@@ -383,10 +385,7 @@ def build_in_process(build: IndexBuild) -> list[WriteStat]:
     :param build: the index build.
     :raises DuplicateRecordKeyError: when a record key is in two file groups.
     """
-    files = build.files
-    some = (files[begin : begin + FILES_AT_ONCE] for begin in range(0, len(files), FILES_AT_ONCE))
-    entries = (batch for base_files in some for batch in build.entries_of(base_files))
-    return write_listing(build) + _write(build, build.numbers_of_files, entries)
+    return write_listing(build) + _write(build, build.numbers_of_files, build.entries_of(build.files))
 
 
 def write_listing(build: IndexBuild) -> list[WriteStat]:

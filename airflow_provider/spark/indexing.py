@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +16,6 @@ import pyarrow as pa
 from airflow_provider.exceptions import TableServiceError, from_dict, to_dict
 from airflow_provider.indexing import (
     ENTRIES,
-    FILES_AT_ONCE,
     IndexBuild,
     IndexJob,
     IndexResult,
@@ -128,11 +126,9 @@ def _reader(build: IndexBuild) -> _Task:
 
 def _portions(build: IndexBuild, positions: Iterable[int]) -> Iterator[pa.RecordBatch]:
     """The records of data files; the keys of a large file come in several portions."""
-    files = (build.files[position] for position in positions)
-    while base_files := list(islice(files, FILES_AT_ONCE)):
-        for found in build.entries_of(base_files):
-            for begin in range(0, found.num_rows, ROWS_A_WRITE):
-                yield found.slice(begin, ROWS_A_WRITE)
+    for found in build.entries_of(build.files[position] for position in positions):
+        for begin in range(0, found.num_rows, ROWS_A_WRITE):
+            yield found.slice(begin, ROWS_A_WRITE)
 
 
 def _with_own_records(part: pa.Table) -> pa.Table:

@@ -30,14 +30,6 @@ os.environ.update(
 
 import pytest  # noqa: E402 - Airflow reads its environment when it is imported, also by pytest plugins
 
-from tests import sweep  # noqa: E402
-
-
-def pytest_collection_modifyitems(config, items) -> None:
-    """A push tries each test with one kind of Spark, ``SWEEP=all`` with all."""
-    left_out = sweep.one_value_a_test(items, Path(__file__).parent, "where")
-    config.hook.pytest_deselected(items=left_out)
-
 
 @pytest.fixture(scope="session")
 def new_airflow_database() -> Path:

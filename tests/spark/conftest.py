@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from airflow_provider.spark import local_session
 from airflow_provider.spark.ingestion.scan import SourceScan
-from tests import sweep
 from tests.spark.lake import SparkLake
 
 
@@ -35,12 +34,6 @@ def spark() -> Iterator[SparkSession]:
 def lake(spark: SparkSession, tmp_path: Path) -> SparkLake:
     """Tables in a folder of the test's own."""
     return SparkLake(spark, tmp_path / "lake")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A push tries each test with one source and one reader, ``SWEEP=all`` with all."""
-    left_out = sweep.one_value_a_test(items, Path(__file__).parent, "source", "reader")
-    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(params=["DataFrame", "files"])
